@@ -1,0 +1,510 @@
+//! The Rust API: a device, the verbs that record on it, and the keys that come back.
+
+use crate::error::{Error, Result};
+use crate::inspect::DispatchRecord;
+use crate::plan::{Plan, Planner};
+use crate::readback::{Entry, ReadKey, ReadState, ReadTable};
+use crate::record::{Recorder, stale};
+use crate::registry::{BufferDesc, BufferId, ProgramId, ProgramState, Resident};
+use crate::shader::{self, ProgramSource};
+use crate::vk::{Backend, Built, DeviceInfo, DeviceOptions, MemoryUse};
+use std::time::{Duration, Instant};
+
+/// What one frame came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameStats {
+    /// The frame's number, from 1.
+    pub frame: u64,
+    /// Commands recorded; 0 for a frame that was not submitted.
+    pub commands: u32,
+    /// Levels they fell into.
+    pub levels: u32,
+    /// Memory barriers between the levels.
+    pub barriers: u32,
+}
+
+/// A device with one ordered stream of commands.
+///
+/// Verbs take effect in the order they are called. They record; nothing runs before [`Gpu::end_frame`]. No verb
+/// waits for the device except where its name says so.
+///
+/// Dropping it waits, bounded, for the device to finish, and frees everything.
+pub struct Gpu {
+    recorder: Recorder,
+    planner: Planner,
+    plan: Plan,
+    reads: ReadTable,
+    backend: Backend,
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu")
+            .field("device", &self.info().name)
+            .field("frame", &self.recorder.frame)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gpu {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`Error::NoVulkan`] without a loader, [`Error::NoDevice`] with the reason of each device when none serves,
+    /// [`Error::NoValidationLayer`] when validation was asked for and is not installed.
+    pub fn open(options: &DeviceOptions) -> Result<Self> {
+        let backend = Backend::open(options)?;
+        Ok(Self {
+            recorder: Recorder::new(backend.info().limits.clone()),
+            planner: Planner::default(),
+            plan: Plan::default(),
+            reads: ReadTable::default(),
+            backend,
+        })
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        self.backend.info()
+    }
+
+    /// What programs are compiled for.
+    #[must_use]
+    pub fn target(&self) -> &shader::Target {
+        self.backend.target()
+    }
+
+    /// Number of the frame being recorded, from 1.
+    #[must_use]
+    pub fn frame(&self) -> u64 {
+        self.recorder.frame
+    }
+
+    /// What the validation layer has said since the last call. Always empty without validation.
+    #[must_use]
+    pub fn validation_messages(&self) -> Vec<String> {
+        self.backend.validation_messages()
+    }
+
+    /// Bytes held, by what they are for.
+    #[must_use]
+    pub fn memory_use(&self) -> MemoryUse {
+        self.backend.memory_use()
+    }
+
+    // ---- buffers ----
+
+    /// Allocates a buffer under a name. Its bytes are zero. A live buffer of that name is destroyed first.
+    ///
+    /// Cost: one allocation; the zero fill is recorded with the first use unless that overwrites the whole buffer.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a size that is zero or no multiple of 4, or an empty name; [`Error::Limit`] over the device's limit;
+    /// [`Error::OutOfMemory`]. On any error nothing has changed, and the buffer of that name still lives.
+    pub fn create_buffer(&mut self, name: &str, desc: BufferDesc) -> Result<BufferId> {
+        self.backend.check_lost()?;
+        if name.is_empty() {
+            return Err(Error::argument("name", "an empty string", "a name of at least one byte"));
+        }
+        self.recorder.check_buffer(&desc)?;
+        let buffer = self.backend.create_buffer(name, desc.size)?;
+        let (id, replaced) = self.recorder.add_buffer(name, desc);
+        self.backend.place_buffer(id.index(), buffer);
+        if let Some(old) = replaced {
+            self.release_buffer(old);
+        }
+        Ok(id)
+    }
+
+    /// Destroys a buffer. Commands recorded before still use it; its memory is freed when they have run.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn destroy_buffer(&mut self, id: BufferId) -> Result<()> {
+        if self.release_buffer(id) { Ok(()) } else { Err(stale("buffer", id)) }
+    }
+
+    fn release_buffer(&mut self, id: BufferId) -> bool {
+        let removed = self.recorder.remove_buffer(id);
+        if removed {
+            self.backend.discard_buffer(id.index());
+        }
+        removed
+    }
+
+    /// The live buffer of a name.
+    #[must_use]
+    pub fn find_buffer(&self, name: &str) -> Option<BufferId> {
+        self.recorder.registry.buffer_names.get(name).copied()
+    }
+
+    /// What a buffer was created as; `None` once it is destroyed.
+    #[must_use]
+    pub fn buffer_desc(&self, id: BufferId) -> Option<BufferDesc> {
+        self.recorder.registry.buffers.get(id).map(|b| b.desc)
+    }
+
+    /// The name of a live buffer.
+    #[must_use]
+    pub fn buffer_name(&self, id: BufferId) -> Option<&str> {
+        self.recorder.registry.buffers.get(id).map(|b| &*b.name)
+    }
+
+    /// Writes bytes into a buffer at a byte offset; both multiples of 4.
+    ///
+    /// Cost: one copy into upload memory and one recorded command.
+    ///
+    /// # Errors
+    /// [`Error::Stale`], [`Error::Argument`] for a misaligned or out-of-range write, [`Error::OutOfMemory`].
+    pub fn write_buffer(&mut self, id: BufferId, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write_buffer_with(id, offset, bytes.len() as u64, |to| {
+            to.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    /// Writes `size` bytes that `fill` puts straight into upload memory. An error from `fill` records nothing.
+    ///
+    /// The memory may be write-combined: `fill` should write it front to back and not read it.
+    ///
+    /// # Errors
+    /// As [`Gpu::write_buffer`], and whatever `fill` answers.
+    pub fn write_buffer_with<E: From<Error>>(
+        &mut self,
+        id: BufferId,
+        offset: u64,
+        size: u64,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.backend.check_lost()?;
+        self.recorder.check_write(id, offset, size)?;
+        if size == 0 {
+            return fill(&mut []);
+        }
+        let slice = self.backend.stage(size, 4)?;
+        let filled = match self.backend.staged_bytes(slice, size) {
+            Ok(bytes) => fill(bytes),
+            Err(error) => Err(error.into()),
+        };
+        match filled {
+            Ok(()) => self.recorder.upload(id, offset, size, slice),
+            Err(_) => self.backend.unstage(slice),
+        }
+        filled
+    }
+
+    // ---- readback ----
+
+    /// Starts reading a whole buffer back: the bytes are those it holds after everything recorded before.
+    ///
+    /// # Errors
+    /// [`Error::Stale`], [`Error::Argument`] for a buffer created without readback, [`Error::OutOfMemory`].
+    pub fn read_buffer(&mut self, id: BufferId) -> Result<ReadKey> {
+        self.backend.check_lost()?;
+        let bytes = self.recorder.check_read(id)?;
+        let slice = self.backend.acquire_read(bytes)?;
+        self.recorder.read(id, slice);
+        Ok(self.reads.issue(Entry { serial: self.backend.serial(), slice, bytes }))
+    }
+
+    /// Where a readback stands. Reads the device's progress; never waits.
+    pub fn read_state(&mut self, key: ReadKey) -> ReadState {
+        let state = self.reads.state(key, self.backend.completed());
+        if state != ReadState::Pending {
+            return state;
+        }
+        let completed = self.backend.advance();
+        self.reads.state(key, completed)
+    }
+
+    /// Takes a finished readback: `take` sees the bytes in place, and the key names nothing afterwards.
+    /// `None` while it is pending.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] for a key that was never issued or whose bytes were already taken.
+    pub fn take_read<R>(&mut self, key: ReadKey, take: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        match self.read_state(key) {
+            ReadState::Pending => Ok(None),
+            ReadState::Unknown => Err(Error::Unknown { kind: "readback key", name: crate::readback::key_text(key) }),
+            ReadState::Ready => {
+                let Some(entry) = self.reads.take(key) else { return Ok(None) };
+                let out = self.backend.read_bytes(entry.slice, entry.bytes).map(take);
+                self.backend.release_read(entry.slice);
+                out.map(Some)
+            }
+        }
+    }
+
+    /// Bytes of a readback that was issued and not taken yet.
+    #[must_use]
+    pub fn read_size(&self, key: ReadKey) -> Option<u64> {
+        self.reads.get(key).map(|entry| entry.bytes)
+    }
+
+    /// Waits until a readback of an ended frame is ready, at most the device's wait limit, and takes its bytes.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Timeout`] (also for a read whose frame has not ended), [`Error::DeviceLost`].
+    pub fn wait_read(&mut self, key: ReadKey) -> Result<Vec<u8>> {
+        let limit = self.backend.wait_limit();
+        if let Some(serial) = self.reads.get(key).map(|e| e.serial) {
+            self.backend.wait(serial, limit)?;
+        }
+        let bytes = self.take_read(key, <[u8]>::to_vec)?;
+        bytes.ok_or(Error::Timeout { what: "a readback", waited: limit })
+    }
+
+    // ---- programs ----
+
+    /// Asks for a program under `source.key`. It is compiled on a worker thread and is `ready` or `failed` in a
+    /// later frame; until then a program already resident under the key stays the one that dispatches bind.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the interface is not well-formed. A source that does not compile is no error here:
+    /// see [`Gpu::program_state`].
+    pub fn compile(&mut self, source: ProgramSource) -> Result<ProgramId> {
+        self.backend.check_lost()?;
+        if source.key.is_empty() {
+            return Err(Error::argument("name", "an empty string", "a name of at least one byte"));
+        }
+        shader::check_interface(&source).map_err(|e| Error::Argument {
+            field: e.field,
+            given: e.given,
+            accepted: e.accepted,
+        })?;
+        let (id, request) = self.recorder.request_program(&source);
+        self.backend.compile(id.to_bits(), request, source)?;
+        Ok(id)
+    }
+
+    /// Where a program stands, and the reason when it failed.
+    #[must_use]
+    pub fn program_state(&self, id: ProgramId) -> (ProgramState, Option<&str>) {
+        self.recorder.program_state(id)
+    }
+
+    /// The program of a key.
+    #[must_use]
+    pub fn find_program(&self, key: &str) -> Option<ProgramId> {
+        self.recorder.registry.program_names.get(key).copied()
+    }
+
+    /// Workgroup size of the resident program, for turning a problem size into workgroups.
+    #[must_use]
+    pub fn workgroup_size(&self, id: ProgramId) -> Option<[u32; 3]> {
+        self.recorder.registry.programs.get(id)?.resident.as_ref().map(|r| r.workgroup_size)
+    }
+
+    /// Waits, at most the device's wait limit, until a program is no longer pending.
+    ///
+    /// # Errors
+    /// [`Error::Shader`] when it failed, [`Error::Timeout`], [`Error::Stale`].
+    pub fn wait_program(&mut self, id: ProgramId) -> Result<()> {
+        let start = Instant::now();
+        let limit = self.backend.wait_limit();
+        loop {
+            match self.recorder.program_state(id) {
+                (ProgramState::Ready, _) => return Ok(()),
+                (ProgramState::Failed, why) => return Err(Error::Shader(why.unwrap_or_default().to_owned())),
+                (ProgramState::Absent, _) => return Err(stale("program", id)),
+                (ProgramState::Pending, _) => {}
+            }
+            let left = crate::vk::remaining(start, limit);
+            match self.backend.wait_built(left) {
+                Some(built) => self.adopt(built),
+                None => return Err(Error::Timeout { what: "a program", waited: limit }),
+            }
+        }
+    }
+
+    /// Releases a program. Dispatches recorded before still run.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn destroy_program(&mut self, id: ProgramId) -> Result<()> {
+        let pipeline = self.recorder.remove_program(id).ok_or_else(|| stale("program", id))?;
+        if let Some(pipeline) = pipeline {
+            self.backend.discard_pipeline(pipeline);
+        }
+        Ok(())
+    }
+
+    /// Sets a parameter of a program, or one component of it (0 for a scalar): later dispatches see it, earlier
+    /// ones of the same frame do not. The value outlives recompiles. False when the program declares no such one.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn set_param(&mut self, id: ProgramId, name: &str, component: usize, value: f64) -> Result<bool> {
+        self.recorder.set_param(id, name, component, value)
+    }
+
+    /// Keeps a parameter value for a key that no program has yet; its first compile starts with it.
+    /// False when a thousand keys are waiting already.
+    pub fn set_early_param(&mut self, key: &str, name: &str, component: usize, value: f64) -> bool {
+        self.recorder.set_early(key, name, component, value)
+    }
+
+    /// Runs a program over `groups` workgroups with one buffer a binding, in binding order.
+    ///
+    /// Cost: no heap, no hash, no string.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] records nothing. Every other refusal (a program that is not ready, the wrong number of
+    /// buffers, a size that does not fit, a workgroup count of zero or over the limit) is also counted in
+    /// [`Gpu::failing`] until the same program and target run again.
+    pub fn dispatch(&mut self, id: ProgramId, buffers: &[BufferId], groups: [u32; 3]) -> Result<()> {
+        self.backend.check_lost()?;
+        let Self { recorder, backend, .. } = self;
+        recorder.dispatch(id, buffers, groups, |block| {
+            let slice = backend.stage(block.len() as u64, backend.uniform_alignment())?;
+            backend.staged_bytes(slice, block.len() as u64)?.copy_from_slice(block);
+            Ok(slice)
+        })
+    }
+
+    /// Counts a dispatch that never came about because its program or a buffer is not there, under their names.
+    pub fn dispatch_failed(&mut self, shader: &str, buffers: &[&str], error: &Error) {
+        self.recorder.refuse_by_name(shader, buffers, error);
+    }
+
+    /// The (program, target) pairs whose most recent dispatch failed, most recent first.
+    #[must_use]
+    pub fn failing(&self) -> Vec<DispatchRecord> {
+        self.recorder.ledger.failing(&self.recorder.registry)
+    }
+
+    /// The dispatches of the program under `key`, one row a target, most recent first.
+    #[must_use]
+    pub fn status(&self, key: &str) -> Vec<DispatchRecord> {
+        self.recorder.ledger.status(key, &self.recorder.registry)
+    }
+
+    // ---- frame ----
+
+    /// The frame so far as a plan in text form, with the reason of each barrier. Slow; for dumps and tests.
+    #[must_use]
+    pub fn plan_text(&self) -> String {
+        // Planned apart from the frame's own plan, so that looking changes nothing.
+        let mut plan = Plan::default();
+        Planner::default().plan(&self.recorder.arena, &mut plan);
+        plan.text(&self.recorder.arena, &self.recorder.registry)
+    }
+
+    /// Ends the frame: plans what was recorded, submits it, and takes in what has finished meanwhile. A frame
+    /// that recorded nothing submits nothing.
+    ///
+    /// Waits only when as many frames as allowed are on the device, and then at most the wait limit.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] leaves the frame as it is: the call may be repeated. After any other error the frame's
+    /// commands are gone, its dispatches are in [`Gpu::failing`] and its readback keys are unknown.
+    pub fn end_frame(&mut self) -> Result<FrameStats> {
+        let mut stats = FrameStats { frame: self.recorder.frame, ..FrameStats::default() };
+        if self.recorder.arena.is_empty() {
+            self.backend.skip_frame();
+        } else {
+            match self.backend.check_lost().and_then(|()| self.backend.begin_frame()) {
+                Ok(()) => {}
+                Err(error @ Error::Timeout { .. }) => return Err(error),
+                Err(error) => return Err(self.abandon(error)),
+            }
+            self.planner.plan(&self.recorder.arena, &mut self.plan);
+            if let Err(error) = self.backend.submit(&self.recorder.arena, &self.plan) {
+                return Err(self.abandon(error));
+            }
+            stats.commands = self.recorder.arena.len();
+            stats.levels = self.plan.levels() as u32;
+            stats.barriers = self.plan.barriers() as u32;
+        }
+        self.recorder.next_frame();
+        self.take_in();
+        self.backend.check_lost()?;
+        Ok(stats)
+    }
+
+    /// Drops a frame that cannot be submitted, so that what it promised is seen to fail.
+    fn abandon(&mut self, error: Error) -> Error {
+        let text = format!("frame {} did not reach the device: {error}", self.recorder.frame);
+        self.recorder.undo_frame(&text);
+        let backend = &mut self.backend;
+        let serial = backend.serial();
+        self.reads.drop_from(serial, |entry| backend.release_read(entry.slice));
+        backend.abandon_frame();
+        self.planner.distrust();
+        self.recorder.next_frame();
+        self.take_in();
+        error
+    }
+
+    /// Takes in finished programs and frees what the device is done with.
+    fn take_in(&mut self) {
+        while let Some(built) = self.backend.next_built() {
+            self.adopt(built);
+        }
+        self.backend.advance();
+        let Self { backend, planner, recorder, .. } = self;
+        backend.collect(|slot| {
+            planner.forget(slot);
+            recorder.registry.buffers.recycle(slot);
+        });
+    }
+
+    fn adopt(&mut self, built: Built) {
+        let id = ProgramId::from_bits(built.program);
+        let wanted = self.recorder.wants(id, built.request);
+        match built.outcome {
+            Ok(made) if wanted => {
+                let resident = Resident::new(made.pipeline, made.bindings, made.params, made.workgroup_size);
+                if let Some(old) = self.recorder.program_ready(id, resident) {
+                    self.backend.discard_pipeline(old);
+                }
+            }
+            Ok(made) => self.backend.discard_pipeline(made.pipeline),
+            Err(reason) if wanted => {
+                tracing::warn!("{reason}");
+                self.recorder.program_failed(id, reason);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Waits, at most `limit`, until something that is under way has come further: a readback, a program. For
+    /// hosts without a frame clock of their own; returns at once when nothing is under way.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub fn wait_for_progress(&mut self, limit: Duration) -> Result<()> {
+        let completed = self.backend.advance();
+        let serial = self.reads.next_serial(completed).filter(|s| *s < self.backend.serial());
+        match (serial, self.backend.compiling() > 0) {
+            (Some(serial), false) => self.backend.wait(serial, limit).map(|_| ()),
+            (None, false) => Ok(()),
+            (serial, true) => {
+                // Two things to wait for and no call that waits for both: the one that waits for a thread is the
+                // finer-grained, so it gets the time, in slices short enough not to hold up the other.
+                let slice = if serial.is_some() { limit.min(Duration::from_millis(1)) } else { limit };
+                if let Some(built) = self.backend.wait_built(slice) {
+                    self.adopt(built);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits, at most the wait limit, until every submitted frame has finished.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::DeviceLost`].
+    pub fn wait_idle(&mut self) -> Result<()> {
+        let limit = self.backend.wait_limit();
+        let last = self.backend.serial() - 1;
+        if self.backend.wait(last, limit)? { Ok(()) } else { Err(Error::Timeout { what: "the device", waited: limit }) }
+    }
+
+    /// Readback keys given out and not yet taken.
+    #[must_use]
+    pub fn reads_outstanding(&self) -> usize {
+        self.reads.len()
+    }
+}

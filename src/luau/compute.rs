@@ -1,0 +1,299 @@
+//! `compute`: buffers, readbacks, dispatches.
+
+use super::Host;
+use super::args::{
+    MAX_EXACT, Payload, Refusal, Word, boolean_or, field, field_or, number, rename, string, table, whole, whole_or,
+};
+use super::program;
+use super::register::{Answer, Entry};
+use crate::error::Error;
+use crate::gpu::Gpu;
+use crate::readback::{ReadKey, ReadState, key_text, parse_key};
+use crate::registry::{BufferDesc, BufferId};
+use mlua::{Lua, Table, Value};
+use smallvec::SmallVec;
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry { name: "createBuffer", arity: 2, body: create_buffer },
+    Entry { name: "destroyBuffer", arity: 1, body: destroy_buffer },
+    Entry { name: "writeBuffer", arity: 3, body: |lua, host, a| write(lua, host, a, &WRITE_FLOATS) },
+    Entry { name: "writeBufferU32", arity: 3, body: |lua, host, a| write(lua, host, a, &WRITE_WORDS) },
+    Entry { name: "writeBufferBytes", arity: 3, body: |lua, host, a| write(lua, host, a, &WRITE_BYTES) },
+    Entry { name: "readBuffer", arity: 1, body: read_buffer },
+    Entry { name: "readbackState", arity: 1, body: readback_state },
+    Entry { name: "isReadbackReady", arity: 1, body: is_readback_ready },
+    Entry { name: "getReadbackResult", arity: 1, body: |lua, host, a| take(lua, host, a, floats) },
+    Entry { name: "getReadbackResultU32", arity: 1, body: |lua, host, a| take(lua, host, a, words) },
+    Entry { name: "getReadbackResultBytes", arity: 1, body: |lua, host, a| take(lua, host, a, bytes) },
+    Entry { name: "registerShader", arity: 2, body: program::register_shader },
+    Entry { name: "compile", arity: 2, body: program::compile },
+    Entry { name: "setParam", arity: 3, body: program::set_param },
+    Entry { name: "destroyShader", arity: 1, body: program::destroy },
+    Entry { name: "programState", arity: 1, body: program::state },
+    Entry { name: "failing", arity: 0, body: program::failing },
+    Entry { name: "dispatch", arity: 2, body: dispatch },
+    Entry { name: "dispatchEx", arity: 2, body: dispatch_ex },
+];
+
+const NAME: &str = "a buffer name (string)";
+
+pub(super) fn yes(value: bool) -> Answer {
+    Ok((Value::Boolean(value), Value::Nil))
+}
+
+/// `false` and why: for what is no mistake of the script but a state of the world it may ask about.
+pub(super) fn no(lua: &Lua, reason: impl std::fmt::Display) -> Answer {
+    Ok((Value::Boolean(false), Value::String(lua.create_string(reason.to_string())?)))
+}
+
+fn no_buffer(name: &str) -> Error {
+    Error::Unknown { kind: "buffer", name: name.to_owned() }
+}
+
+fn create_buffer(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer {
+    let name = string(&name, "name", NAME)?;
+    let opts = table(&opts, "opts", "a table { size, readback? }")?;
+    let size = field(opts, "size")?;
+    let readback = boolean_or(&field(opts, "readback")?, "opts.readback", true)?;
+    let size = match number(&size) {
+        // Whether it is too much is for the device to say.
+        Some(n) if n.is_finite() && n > 0.0 && n % 4.0 == 0.0 => n as u64,
+        _ => return Err(Refusal::value("opts.size", &size, "a positive multiple of 4 (bytes)")),
+    };
+    match host.gpu.borrow_mut().create_buffer(&name, BufferDesc { size, readback }) {
+        Ok(_) => yes(true),
+        Err(error @ Error::Argument { .. }) => {
+            let prefix = if matches!(&error, Error::Argument { field, .. } if field == "size") { "opts." } else { "" };
+            Err(rename(error, prefix))
+        }
+        Err(error) => no(lua, error),
+    }
+}
+
+fn destroy_buffer(_: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
+    let name = string(&name, "name", NAME)?;
+    let mut gpu = host.gpu.borrow_mut();
+    match gpu.find_buffer(&name) {
+        Some(id) => yes(gpu.destroy_buffer(id).is_ok()),
+        None => yes(false),
+    }
+}
+
+/// What sets the three write functions apart.
+struct Write {
+    data: &'static str,
+    offset: &'static str,
+    /// Bytes of one unit of the offset.
+    unit: u64,
+    word: Word,
+    numbers: bool,
+}
+
+const WRITE_FLOATS: Write = Write { data: "values", offset: "offset", unit: 4, word: Word::F32, numbers: true };
+const WRITE_WORDS: Write = Write { data: "values", offset: "offsetBytes", unit: 1, word: Word::U32, numbers: true };
+const WRITE_BYTES: Write = Write { data: "bytes", offset: "offsetBytes", unit: 1, word: Word::U32, numbers: false };
+
+fn write(lua: &Lua, host: &Host, [name, data, offset, ..]: [Value; 5], form: &Write) -> Answer {
+    let name = string(&name, "name", NAME)?;
+    let payload = Payload::new(&data, form.data, form.numbers)?;
+    // Within 2^53 before the unit is applied, so the product cannot overflow.
+    let offset = whole_or(&offset, form.offset, 0)? * form.unit;
+    let mut gpu = host.gpu.borrow_mut();
+    let Some(id) = gpu.find_buffer(&name) else { return no(lua, no_buffer(&name)) };
+    let size = payload.bytes();
+    let written =
+        gpu.write_buffer_with(id, offset, size, |to| payload.write(to, form.word, form.data).map_err(Written::Refused));
+    match written {
+        Ok(()) => yes(true),
+        Err(Written::Refused(refusal)) => Err(refusal),
+        Err(Written::Failed(Error::Argument { field, given, accepted })) => {
+            let field = if field == "offset" { form.offset } else { form.data };
+            Err(Refusal::new(field, given, accepted))
+        }
+        Err(Written::Failed(error)) => no(lua, error),
+    }
+}
+
+/// Where a write went wrong.
+enum Written {
+    Refused(Refusal),
+    Failed(Error),
+}
+
+impl From<Error> for Written {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn read_buffer(lua: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
+    let name = string(&name, "name", NAME)?;
+    let mut gpu = host.gpu.borrow_mut();
+    let started = match gpu.find_buffer(&name) {
+        Some(id) => gpu.read_buffer(id),
+        None => Err(no_buffer(&name)),
+    };
+    match started {
+        Ok(key) => Ok((key_value(lua, key)?, Value::Nil)),
+        // The empty key is the answer; the reason beside it costs a caller nothing.
+        Err(error) => Ok((key_value(lua, ReadKey::default())?, Value::String(lua.create_string(error.to_string())?))),
+    }
+}
+
+pub(super) fn key_value(lua: &Lua, key: ReadKey) -> mlua::Result<Value> {
+    Ok(Value::String(lua.create_string(key_text(key))?))
+}
+
+/// The key in a script value; anything but a key's text is the empty key.
+pub(super) fn key_of(value: &Value) -> ReadKey {
+    match value {
+        Value::String(s) => parse_key(&s.as_bytes()),
+        _ => ReadKey::default(),
+    }
+}
+
+fn readback_state(lua: &Lua, host: &Host, [key, ..]: [Value; 5]) -> Answer {
+    let state = host.gpu.borrow_mut().read_state(key_of(&key));
+    Ok((Value::String(lua.create_string(state.name())?), Value::Nil))
+}
+
+fn unknown_key(key: &Value) -> Refusal {
+    Refusal::value(
+        "resultKey",
+        key,
+        "a key that readBuffer() returned and that was not drained yet (readbackState() tells without raising)",
+    )
+}
+
+fn is_readback_ready(_: &Lua, host: &Host, [key, ..]: [Value; 5]) -> Answer {
+    match host.gpu.borrow_mut().read_state(key_of(&key)) {
+        ReadState::Ready => yes(true),
+        ReadState::Pending => yes(false),
+        ReadState::Unknown => Err(unknown_key(&key)),
+    }
+}
+
+fn take(lua: &Lua, host: &Host, [key, ..]: [Value; 5], convert: fn(&Lua, &[u8]) -> mlua::Result<Value>) -> Answer {
+    let mut gpu = host.gpu.borrow_mut();
+    let id = key_of(&key);
+    if gpu.read_state(id) == ReadState::Unknown {
+        return Err(unknown_key(&key));
+    }
+    match gpu.take_read(id, |bytes| convert(lua, bytes))? {
+        None => Ok((Value::Nil, Value::Nil)),
+        Some(value) => Ok((value?, Value::Nil)),
+    }
+}
+
+fn floats(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
+    let (words, _) = bytes.as_chunks::<4>();
+    Ok(Value::Table(lua.create_sequence_from(words.iter().map(|w| f64::from(f32::from_le_bytes(*w))))?))
+}
+
+fn words(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
+    let (words, _) = bytes.as_chunks::<4>();
+    Ok(Value::Table(lua.create_sequence_from(words.iter().map(|w| f64::from(u32::from_le_bytes(*w))))?))
+}
+
+fn bytes(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
+    Ok(Value::Buffer(lua.create_buffer(bytes)?))
+}
+
+// ---- dispatch ----
+
+/// Names of the bound buffers, in binding order.
+type Bound = SmallVec<[String; 8]>;
+
+pub(super) fn dispatch(lua: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
+    let shader = program::key(&shader, "shaderNameOrHandle")?;
+    let opts = table(&opts, "opts", "a table { buffers, workgroups }")?;
+    let buffers = field(opts, "buffers")?;
+    let list = if buffers.is_nil() { None } else { Some(table(&buffers, "opts.buffers", "an array of buffer names")?) };
+    let mut bound = Bound::new();
+    for i in 1..=list.map_or(0, Table::raw_len) {
+        let value: Value = list.map_or(Ok(Value::Nil), |l| l.raw_get(i))?;
+        bound.push(string(&value, format_args!("opts.buffers[{i}]"), NAME)?);
+    }
+    run(lua, host, &shader, &bound, opts)
+}
+
+/// Resource kinds of `dispatchEx` that this version binds.
+const KINDS: &str = "\"buffer\"";
+
+pub(super) fn dispatch_ex(lua: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
+    let shader = program::key(&shader, "shaderNameOrHandle")?;
+    let opts = table(&opts, "opts", "a table { resources, workgroups }")?;
+    let resources = field(opts, "resources")?;
+    let list = table(&resources, "opts.resources", "an array of { kind, name }")?;
+    let mut bound = Bound::new();
+    for i in 1..=list.raw_len() {
+        let value: Value = list.raw_get(i)?;
+        let resource = table(&value, format_args!("opts.resources[{i}]"), "a table { kind, name }")?;
+        let kind = field_or(resource, "kind", 1)?;
+        if string(&kind, format_args!("opts.resources[{i}].kind"), KINDS)? != "buffer" {
+            return Err(Refusal::value(format_args!("opts.resources[{i}].kind"), &kind, KINDS));
+        }
+        bound.push(string(&field_or(resource, "name", 2)?, format_args!("opts.resources[{i}].name"), NAME)?);
+    }
+    run(lua, host, &shader, &bound, opts)
+}
+
+fn run(_: &Lua, host: &Host, shader: &str, bound: &Bound, opts: &Table) -> Answer {
+    let groups = workgroups(opts)?;
+    let mut gpu = host.gpu.borrow_mut();
+    // What a dispatch lacks is a recorded failure, not a raised one: its program may be pending and its buffers may
+    // have been destroyed by somebody else, and neither is this line's mistake.
+    if let Err(error) = resolve_and_dispatch(&mut gpu, shader, bound, groups) {
+        tracing::debug!("dispatch of \"{shader}\" refused: {error}");
+    }
+    yes(true)
+}
+
+fn resolve_and_dispatch(gpu: &mut Gpu, shader: &str, bound: &Bound, groups: [u32; 3]) -> Result<(), Error> {
+    let mut ids: SmallVec<[BufferId; 8]> = SmallVec::new();
+    let mut problem = None;
+    for (i, name) in bound.iter().enumerate() {
+        match gpu.find_buffer(name) {
+            Some(id) => ids.push(id),
+            None => {
+                problem = Some(Error::argument(
+                    format!("buffers[{}]", i + 1),
+                    format!("\"{name}\""),
+                    "the name of a live buffer",
+                ));
+                break;
+            }
+        }
+    }
+    let program = gpu.find_program(shader);
+    if program.is_none() {
+        problem = Some(Error::Unknown { kind: "program", name: shader.to_owned() });
+    }
+    match (program, problem) {
+        (Some(program), None) => gpu.dispatch(program, &ids, groups),
+        (_, problem) => {
+            let error = problem.unwrap_or_else(|| Error::Unknown { kind: "program", name: shader.to_owned() });
+            let names: SmallVec<[&str; 8]> = bound.iter().map(String::as_str).collect();
+            gpu.dispatch_failed(shader, &names, &error);
+            Err(error)
+        }
+    }
+}
+
+/// `{ x, y?, z? }`; what is left out is 1. Zero and over-limit counts are the device's to judge.
+fn workgroups(opts: &Table) -> Result<[u32; 3], Refusal> {
+    let value = field(opts, "workgroups")?;
+    let list = table(&value, "opts.workgroups", "an array of one to three workgroup counts")?;
+    let mut groups = [1; 3];
+    let count = list.raw_len();
+    if count == 0 || count > 3 {
+        return Err(Refusal::new("opts.workgroups", format_args!("{count} entries"), "one to three workgroup counts"));
+    }
+    for (i, group) in groups.iter_mut().enumerate().take(count) {
+        let value: Value = list.raw_get(i + 1)?;
+        let n = whole(&value, format_args!("opts.workgroups[{}]", i + 1), 0, MAX_EXACT)?;
+        // Any count past u32 is past every device's limit and is refused as one.
+        *group = u32::try_from(n).unwrap_or(u32::MAX);
+    }
+    Ok(groups)
+}

@@ -1,0 +1,40 @@
+//! `fs.readFile`: the files beside a script, for the command line.
+
+use mlua::{Lua, Value};
+use std::path::{Component, Path, PathBuf};
+
+/// Puts a read-only `fs` table into the globals.
+pub(super) fn install(lua: &Lua, folder: PathBuf) -> mlua::Result<()> {
+    let read = lua.create_function(move |lua, path: Value| match read(&folder, &path) {
+        Ok(bytes) => Ok((Value::Nil, Value::String(lua.create_string(bytes)?))),
+        Err(reason) => Ok((Value::String(lua.create_string(format!("fs.readFile: {reason}"))?), Value::Nil)),
+    })?;
+    let error: mlua::Function = lua.globals().get("error")?;
+    let source = "local raw, error = ... return function(path) local problem, text = raw(path) if problem then error(problem, 2) end return text end";
+    let wrapped: mlua::Function = lua.load(source).set_name("=[fs.readFile]").call((read, error))?;
+    let fs = lua.create_table()?;
+    fs.raw_set("readFile", wrapped)?;
+    fs.set_readonly(true);
+    lua.globals().raw_set("fs", fs)
+}
+
+fn read(folder: &Path, path: &Value) -> Result<Vec<u8>, String> {
+    let accepted = "a relative path inside the script's folder";
+    let Value::String(text) = path else {
+        return Err(format!("path: got {}; expected {accepted}", super::args::describe(path)));
+    };
+    let text = text.to_string_lossy();
+    let relative = Path::new(&text);
+    let refuse = || format!("path: got \"{text}\"; expected {accepted}");
+    if relative.components().any(|c| !matches!(c, Component::Normal(_) | Component::CurDir)) {
+        return Err(refuse());
+    }
+    let say = |e: std::io::Error| format!("\"{text}\": {e}");
+    let folder = folder.canonicalize().map_err(say)?;
+    let full = folder.join(relative).canonicalize().map_err(say)?;
+    // A link may lead out of the folder even where the path does not.
+    if !full.starts_with(&folder) {
+        return Err(refuse());
+    }
+    std::fs::read(full).map_err(say)
+}

@@ -1,0 +1,116 @@
+//! The script surface: the only user of `mlua`.
+//!
+//! [`ScriptHost`] puts `compute`, `Buffer` and `task` into a sandboxed Luau state and runs scripts as tasks, one
+//! [`ScriptHost::step`] a frame. A script's mistake raises a string that starts with the script's file and line and
+//! names the function, the field, the value given and what is accepted.
+
+mod args;
+mod buffer;
+mod compute;
+mod files;
+mod program;
+mod register;
+pub mod task;
+
+use crate::error::Result;
+use crate::gpu::{FrameStats, Gpu};
+use mlua::Lua;
+use mlua::chunk::Compiler;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+use task::{Scheduler, TaskError};
+
+/// What every script function can reach.
+pub(crate) struct Host {
+    pub gpu: Rc<RefCell<Gpu>>,
+    pub floats: RefCell<buffer::FloatBuffers>,
+}
+
+/// How scripts are hosted.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptOptions {
+    /// Offer `fs.readFile` for files in this folder and below. Without it scripts see no files.
+    pub files: Option<PathBuf>,
+}
+
+/// A Luau state with the script surface on one device.
+#[derive(Debug)]
+pub struct ScriptHost {
+    lua: Lua,
+    gpu: Rc<RefCell<Gpu>>,
+    scheduler: Rc<Scheduler>,
+    start: Instant,
+}
+
+impl ScriptHost {
+    /// Builds a state. Its globals are read-only; a script's own globals live in a table of its own.
+    ///
+    /// # Errors
+    /// Only when Luau itself cannot be set up.
+    pub fn new(gpu: Rc<RefCell<Gpu>>, options: &ScriptOptions) -> mlua::Result<Self> {
+        let lua = Lua::new();
+        lua.set_compiler(Compiler::new().set_optimization_level(2).set_debug_level(1));
+        let host = Rc::new(Host { gpu: Rc::clone(&gpu), floats: RefCell::default() });
+        let scheduler = Scheduler::install(&lua)?;
+        register::install(&lua, &host)?;
+        if let Some(folder) = &options.files {
+            files::install(&lua, folder.clone())?;
+        }
+        lua.sandbox(true)?;
+        Ok(Self { lua, gpu, scheduler, start: Instant::now() })
+    }
+
+    /// The Luau state.
+    #[must_use]
+    pub fn lua(&self) -> &Lua {
+        &self.lua
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn gpu(&self) -> &Rc<RefCell<Gpu>> {
+        &self.gpu
+    }
+
+    /// Makes a script's body a task; it starts with the next [`ScriptHost::step`]. `name` is what error messages
+    /// and tracebacks call it.
+    ///
+    /// # Errors
+    /// A syntax error, with file and line.
+    pub fn spawn(&self, name: &str, source: &[u8]) -> mlua::Result<()> {
+        let function = self.lua.load(source).set_name(format!("={name}")).into_function()?;
+        self.scheduler.spawn(&self.lua, function, ())?;
+        Ok(())
+    }
+
+    /// Runs every task that is due. Returns the errors of the tasks that died of one.
+    pub fn step(&self) -> Vec<TaskError> {
+        self.scheduler.step(self.now())
+    }
+
+    /// Ends the frame on the device.
+    ///
+    /// # Errors
+    /// As [`Gpu::end_frame`].
+    pub fn end_frame(&self) -> Result<FrameStats> {
+        self.gpu.borrow_mut().end_frame()
+    }
+
+    /// Whether no task is left to run.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.scheduler.is_idle()
+    }
+
+    /// Seconds until a task is due; 0 when one is, `None` when no task is left.
+    #[must_use]
+    pub fn until_due(&self) -> Option<f64> {
+        self.scheduler.next_due().map(|due| (due - self.now()).max(0.0))
+    }
+
+    fn now(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+}

@@ -1,0 +1,256 @@
+//! Programs: registering, compiling, parameters, states and outcomes.
+
+use super::Host;
+use super::args::{Refusal, describe, field, field_or, number, string, table, whole};
+use super::compute::{dispatch, dispatch_ex, no, yes};
+use super::register::{Answer, Entry};
+use crate::error::Error;
+use crate::inspect::DispatchRecord;
+use crate::shader::{BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamType, ProgramSource};
+use mlua::{Lua, Table, Value};
+
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry { name: "compile", arity: 2, body: compile },
+    Entry { name: "destroy", arity: 1, body: destroy },
+    Entry { name: "dispatch", arity: 2, body: dispatch },
+    Entry { name: "dispatchEx", arity: 2, body: dispatch_ex },
+    Entry { name: "setParam", arity: 3, body: set_param },
+    Entry { name: "status", arity: 1, body: status },
+];
+
+/// The key a program is registered under.
+pub(super) fn key(value: &Value, field: &str) -> Result<String, Refusal> {
+    string(value, field, "a program name (string)")
+}
+
+fn source_of(opts: &Table, key: &str, interface: Interface) -> Result<ProgramSource, Refusal> {
+    let source = string(&field(opts, "source")?, "opts.source", "WGSL source (string)")?;
+    let mut entry = field(opts, "entryPoint")?;
+    let mut entry_field = "opts.entryPoint";
+    if entry.is_nil() {
+        // The reference spells it `entry` for one of the registering functions.
+        entry = field(opts, "entry")?;
+        entry_field = "opts.entry";
+    }
+    let entry_point =
+        if entry.is_nil() { None } else { Some(string(&entry, entry_field, "an entry point name (string)")?) };
+    Ok(ProgramSource { key: key.to_owned(), source, entry_point, interface })
+}
+
+fn request(lua: &Lua, host: &Host, source: ProgramSource) -> Answer {
+    match host.gpu.borrow_mut().compile(source) {
+        Ok(_) => yes(true),
+        Err(Error::Argument { field, given, accepted }) => {
+            let field = if field == "name" { field } else { format!("opts.{field}") };
+            Err(Refusal::new(field, given, accepted))
+        }
+        Err(error) => no(lua, error),
+    }
+}
+
+pub(super) fn register_shader(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer {
+    let key = key(&name, "nameOrHandle")?;
+    let opts = table(&opts, "opts", "a table { source, entryPoint?, bindings?, readOnlyBindings? }")?;
+    let count = field(opts, "bindings")?;
+    let bindings = if count.is_nil() { None } else { Some(whole(&count, "opts.bindings", 0, 1024)? as u32) };
+    let list = field(opts, "readOnlyBindings")?;
+    let read_only = if list.is_nil() {
+        None
+    } else {
+        Some(read_only(table(&list, "opts.readOnlyBindings", "an array of binding numbers")?)?)
+    };
+    let source = source_of(opts, &key, Interface::Reflected { bindings, read_only })?;
+    request(lua, host, source)
+}
+
+fn read_only(list: &Table) -> Result<Vec<u32>, Refusal> {
+    let mut numbers = Vec::new();
+    for i in 1..=list.raw_len() {
+        let value: Value = list.raw_get(i)?;
+        // Whether the number is one of the declared bindings is for the source to say.
+        numbers.push(whole(&value, format_args!("opts.readOnlyBindings[{i}]"), 0, u64::from(u32::MAX))? as u32);
+    }
+    Ok(numbers)
+}
+
+pub(super) fn compile(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer {
+    let key = key(&name, "nameOrHandle")?;
+    let opts = table(&opts, "opts", "a table { source, entryPoint?, bindings, params? }")?;
+    let bindings = each(opts, "bindings", binding)?;
+    let params = each(opts, "params", param)?;
+    let source = source_of(opts, &key, Interface::Declared { bindings, params })?;
+    request(lua, host, source)
+}
+
+/// The entries of an optional list, each with its path.
+fn each<T>(opts: &Table, name: &str, read: fn(&Table, &str) -> Result<T, Refusal>) -> Result<Vec<T>, Refusal> {
+    let value = field(opts, name)?;
+    if value.is_nil() {
+        return Ok(Vec::new());
+    }
+    let list = table(&value, format_args!("opts.{name}"), "an array of tables")?;
+    let mut out = Vec::new();
+    for i in 1..=list.raw_len() {
+        let path = format!("opts.{name}[{i}]");
+        let entry: Value = list.raw_get(i)?;
+        out.push(read(table(&entry, &path, "a table")?, &path)?);
+    }
+    Ok(out)
+}
+
+const BINDING_KINDS: &str = "\"buffer\"";
+const ACCESSES: &str = "\"read\", \"write\" or \"read_write\"";
+
+fn binding(entry: &Table, path: &str) -> Result<BindingDecl, Refusal> {
+    let name = string(&field_or(entry, "name", 1)?, format_args!("{path}.name"), "a WGSL identifier (string)")?;
+    let kind = field_or(entry, "kind", 2)?;
+    if string(&kind, format_args!("{path}.kind"), BINDING_KINDS)? != "buffer" {
+        return Err(Refusal::value(format_args!("{path}.kind"), &kind, BINDING_KINDS));
+    }
+    let access = field(entry, "access")?;
+    let access = match access.is_nil() {
+        true => DeclaredAccess::ReadWrite,
+        false => match string(&access, format_args!("{path}.access"), ACCESSES)?.as_str() {
+            "read" => DeclaredAccess::Read,
+            "write" | "read_write" => DeclaredAccess::ReadWrite,
+            _ => return Err(Refusal::value(format_args!("{path}.access"), &access, ACCESSES)),
+        },
+    };
+    let element = field(entry, "element")?;
+    let element = if element.is_nil() {
+        "f32".to_owned()
+    } else {
+        string(&element, format_args!("{path}.element"), "a WGSL type (string)")?
+    };
+    Ok(BindingDecl { name, kind: BindingKind::StorageBuffer, access, element })
+}
+
+fn param(entry: &Table, path: &str) -> Result<ParamDecl, Refusal> {
+    let name = string(&field_or(entry, "name", 1)?, format_args!("{path}.name"), "a WGSL identifier (string)")?;
+    let ty = field_or(entry, "type", 2)?;
+    let accepted = ParamType::NAMES.join(", ");
+    let ty = match &ty {
+        Value::Nil => ParamType::F32,
+        Value::String(s) => ParamType::from_name(&s.to_string_lossy())
+            .ok_or_else(|| Refusal::value(format_args!("{path}.type"), &ty, format_args!("one of {accepted}")))?,
+        other => return Err(Refusal::value(format_args!("{path}.type"), other, format_args!("one of {accepted}"))),
+    };
+    let mut default = [0.0; 16];
+    let value = field_or(entry, "default", 3)?;
+    let count = ty.components();
+    match &value {
+        Value::Nil => {}
+        Value::Boolean(b) => default[0] = f64::from(u8::from(*b)),
+        Value::Table(list) if count > 1 => {
+            if list.raw_len() != count {
+                return Err(Refusal::new(
+                    format_args!("{path}.default"),
+                    format_args!("{} numbers", list.raw_len()),
+                    format_args!("{count} numbers"),
+                ));
+            }
+            for (i, slot) in default.iter_mut().enumerate().take(count) {
+                let item: Value = list.raw_get(i + 1)?;
+                *slot = number(&item)
+                    .ok_or_else(|| Refusal::value(format_args!("{path}.default[{}]", i + 1), &item, "a number"))?;
+            }
+        }
+        other => {
+            default[0] =
+                number(other).ok_or_else(|| Refusal::value(format_args!("{path}.default"), other, "a number"))?;
+        }
+    }
+    Ok(ParamDecl { name, ty, default })
+}
+
+pub(super) fn destroy(_: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
+    let key = key(&name, "name")?;
+    let mut gpu = host.gpu.borrow_mut();
+    match gpu.find_program(&key) {
+        Some(id) => yes(gpu.destroy_program(id).is_ok()),
+        None => yes(false),
+    }
+}
+
+pub(super) fn set_param(lua: &Lua, host: &Host, [name, prop, value, ..]: [Value; 5]) -> Answer {
+    let key = key(&name, "name")?;
+    let prop = string(&prop, "prop", "a parameter name (string)")?;
+    let given = match &value {
+        Value::Boolean(b) => f64::from(u8::from(*b)),
+        other => number(other).ok_or_else(|| Refusal::value("value", other, "a number"))?,
+    };
+    let (field, component) = component_of(&prop);
+    let mut gpu = host.gpu.borrow_mut();
+    match gpu.find_program(&key) {
+        // Kept for the first compile: a program is often tuned before its asset has loaded.
+        None if gpu.set_early_param(&key, field, component, given) => yes(true),
+        None => no(
+            lua,
+            format_args!(
+                "no program is registered as \"{key}\", and too many parameters wait for programs that never came"
+            ),
+        ),
+        Some(id) => {
+            if gpu.set_param(id, field, component, given)? {
+                return yes(true);
+            }
+            let reason = format!("program \"{key}\" declares no parameter \"{prop}\" (value {})", describe(&value));
+            tracing::warn!("setParam: {reason}");
+            no(lua, reason)
+        }
+    }
+}
+
+/// `color.y` is component 1 of `color`; a plain name is component 0.
+fn component_of(prop: &str) -> (&str, usize) {
+    let letters = |s: &str| match s {
+        "x" | "r" => Some(0),
+        "y" | "g" => Some(1),
+        "z" | "b" => Some(2),
+        "w" | "a" => Some(3),
+        _ => None,
+    };
+    match prop.rsplit_once('.').and_then(|(name, last)| letters(last).map(|c| (name, c))) {
+        Some(found) => found,
+        None => (prop, 0),
+    }
+}
+
+pub(super) fn state(lua: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
+    let key = key(&name, "ref")?;
+    let gpu = host.gpu.borrow();
+    let (state, reason) = match gpu.find_program(&key) {
+        Some(id) => gpu.program_state(id),
+        None => (crate::registry::ProgramState::Absent, None),
+    };
+    let text = |s: &str| lua.create_string(s).map(Value::String);
+    Ok((text(state.name())?, reason.map_or(Ok(Value::Nil), text)?))
+}
+
+pub(super) fn failing(lua: &Lua, host: &Host, _: [Value; 5]) -> Answer {
+    let rows = host.gpu.borrow().failing();
+    Ok((Value::Table(records(lua, rows)?), Value::Nil))
+}
+
+fn status(lua: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
+    let key = key(&name, "key")?;
+    let rows = host.gpu.borrow().status(&key);
+    Ok((Value::Table(records(lua, rows)?), Value::Nil))
+}
+
+fn records(lua: &Lua, rows: Vec<DispatchRecord>) -> mlua::Result<Table> {
+    let mut list = Vec::with_capacity(rows.len());
+    for row in rows {
+        let t = lua.create_table()?;
+        t.raw_set("shader", row.shader)?;
+        t.raw_set("target", row.target)?;
+        t.raw_set("dispatches", row.dispatches as f64)?;
+        t.raw_set("failures", row.failures as f64)?;
+        t.raw_set("ok", row.ok)?;
+        t.raw_set("lastFrame", row.last_frame as f64)?;
+        t.raw_set("lastFailedFrame", row.last_failed_frame.map(|f| f as f64))?;
+        t.raw_set("lastError", row.last_error)?;
+        list.push(t);
+    }
+    lua.create_sequence_from(list)
+}

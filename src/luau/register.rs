@@ -1,0 +1,72 @@
+//! The one table of script functions, and how each becomes a Luau function.
+
+use super::args::Refusal;
+use super::{Host, buffer, compute, program};
+use mlua::{Function, Lua, Table, Value};
+use std::rc::Rc;
+
+/// Up to three results; trailing nils are not returned, except that there is always one.
+pub(crate) type Answer = Result<(Value, Value), Refusal>;
+
+/// A script function: at most five arguments, which is the most the script reference has.
+pub(crate) type Body = fn(&Lua, &Host, [Value; 5]) -> Answer;
+
+/// One function of a namespace.
+pub(crate) struct Entry {
+    pub name: &'static str,
+    /// Arguments it takes.
+    pub arity: usize,
+    pub body: Body,
+}
+
+/// The namespaces, in the order they are shown.
+pub(crate) const NAMESPACES: &[(&str, &[Entry])] =
+    &[("compute", compute::ENTRIES), ("compute.program", program::ENTRIES), ("Buffer", buffer::ENTRIES)];
+
+/// Puts every namespace into the globals.
+pub(crate) fn install(lua: &Lua, host: &Rc<Host>) -> mlua::Result<()> {
+    for (path, entries) in NAMESPACES {
+        let table = lua.create_table()?;
+        for entry in *entries {
+            table.raw_set(entry.name, function(lua, host, path, entry)?)?;
+        }
+        match path.split_once('.') {
+            Some((parent, name)) => lua.globals().get::<Table>(parent)?.raw_set(name, table)?,
+            None => lua.globals().raw_set(*path, table)?,
+        }
+    }
+    for (path, _) in NAMESPACES {
+        let mut table = lua.globals();
+        for part in path.split('.') {
+            table = table.get(part)?;
+        }
+        table.set_readonly(true);
+    }
+    Ok(())
+}
+
+/// A Luau function of exactly the entry's arity.
+///
+/// An error from Rust would reach a script's `pcall` as a userdata. Scripts expect a string with file and line, so
+/// the Rust side answers with the message as its first result and the Luau side raises it one level up, where the
+/// script called.
+fn function(lua: &Lua, host: &Rc<Host>, path: &str, entry: &Entry) -> mlua::Result<Function> {
+    let (host, body, title) = (Rc::clone(host), entry.body, format!("{path}.{}", entry.name));
+    let raw = lua.create_function(move |lua, (a, b, c, d, e): (Value, Value, Value, Value, Value)| {
+        match body(lua, &host, [a, b, c, d, e]) {
+            Ok((x, y)) => Ok((Value::Nil, x, y)),
+            Err(refusal) => {
+                Ok((Value::String(lua.create_string(format!("{title}: {refusal}"))?), Value::Nil, Value::Nil))
+            }
+        }
+    })?;
+    let parameters = ["a", "b", "c", "d", "e"].get(..entry.arity).unwrap_or_default().join(", ");
+    let source = format!(
+        "local raw, error = ... return function({parameters}) \
+         local problem, x, y = raw({parameters}) \
+         if problem ~= nil then error(problem, 2) end \
+         if y ~= nil then return x, y end return x end"
+    );
+    let error: Function = lua.globals().get("error")?;
+    lua.load(source).set_name(format!("=[{path}.{}]", entry.name)).call((raw, error))
+}

@@ -1,0 +1,97 @@
+//! Shader errors with the author's line, and the line itself.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// Which step refused a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// The text is not WGSL.
+    Parse,
+    /// The module is not valid, or needs what the device lacks.
+    Validate,
+    /// Entry points, bindings or parameters do not fit.
+    Interface,
+    /// A limit of the device is exceeded.
+    Limits,
+    /// SPIR-V could not be written.
+    Codegen,
+}
+
+/// Why a source did not become a program.
+///
+/// Its text starts with `key:line:column:` where the fault lies in the author's text, or with `key: field:` where
+/// it lies in a declared binding or parameter, and goes on with the source line and a marker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct ShaderError {
+    /// Which step refused it.
+    pub stage: Stage,
+    /// Line in the author's text, from 1.
+    pub line: Option<u32>,
+    /// Column in that line, in characters, from 1.
+    pub column: Option<u32>,
+    /// The message alone.
+    pub message: String,
+    text: String,
+}
+
+/// The text that naga sees: the author's, and behind it the generated declarations.
+pub(super) struct Text<'a> {
+    pub key: &'a str,
+    pub full: &'a str,
+    /// Where the author's text ends.
+    pub author: usize,
+    /// Ranges of the generated declarations and the field each comes from.
+    pub fields: &'a [(Range<usize>, String)],
+}
+
+impl Text<'_> {
+    /// An error at a place, with further lines of explanation.
+    pub fn error(&self, stage: Stage, at: Option<Range<usize>>, message: String, notes: &[String]) -> ShaderError {
+        let mut text = self.key.to_owned();
+        let mut position = None;
+        match at {
+            Some(range) if range.start < self.author => {
+                let (line, column) = self.position(range.start);
+                position = Some((line, column));
+                let _ = write!(text, ":{line}:{column}: {message}");
+                self.quote(&mut text, line, column, &range);
+            }
+            Some(range) => {
+                let field = self.fields.iter().find(|(r, _)| r.contains(&range.start)).map(|(_, f)| f.as_str());
+                // Behind the last declaration, or between two: the author's text ended too early.
+                let field = field.unwrap_or("end of source");
+                let _ = write!(text, ": {field}: {message}");
+            }
+            None => {
+                let _ = write!(text, ": {message}");
+            }
+        }
+        for note in notes {
+            let _ = write!(text, "\n  note: {note}");
+        }
+        ShaderError { stage, line: position.map(|p| p.0), column: position.map(|p| p.1), message, text }
+    }
+
+    fn position(&self, at: usize) -> (u32, u32) {
+        let before = self.full.get(..at).unwrap_or_default();
+        let start = before.rfind('\n').map_or(0, |n| n + 1);
+        let line = before.matches('\n').count() as u32 + 1;
+        (line, before[start..].chars().count() as u32 + 1)
+    }
+
+    fn quote(&self, text: &mut String, line: u32, column: u32, range: &Range<usize>) {
+        let author = self.full.get(..self.author).unwrap_or(self.full);
+        let Some(source) = author.lines().nth(line as usize - 1) else { return };
+        let number = line.to_string();
+        let gap = " ".repeat(number.len());
+        let left = source.chars().count().saturating_sub(column as usize - 1);
+        let marks =
+            self.full.get(range.clone()).map_or(1, |s| s.chars().take_while(|c| *c != '\n').count()).min(left).max(1);
+        // Tabs stay tabs before the marker, so that it stands under what it marks.
+        let indent: String =
+            source.chars().take(column as usize - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let _ = write!(text, "\n {gap} |\n {number} | {source}\n {gap} | {indent}{}", "^".repeat(marks));
+    }
+}

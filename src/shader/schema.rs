@@ -1,0 +1,239 @@
+//! The vocabulary of interfaces: what is declared, what is reflected, and how parameters lie in memory.
+
+/// What the device can do, as far as code generation cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Out-of-bounds buffer accesses are caught by the device, exactly.
+    pub robust_buffer_access2: bool,
+    /// Workgroup memory can be declared zero-initialised.
+    pub zero_init_workgroup_memory: bool,
+    /// `f16` is available.
+    pub float16: bool,
+    /// 64-bit integers are available.
+    pub int64: bool,
+    /// 64-bit floats are available.
+    pub float64: bool,
+    /// Subgroup operations are available in compute shaders.
+    pub subgroups: bool,
+    /// Parameter blocks up to this many bytes travel as push constants.
+    pub max_push_constant_bytes: u32,
+    /// Largest workgroup, per axis.
+    pub max_workgroup_size: [u32; 3],
+    /// Most invocations of one workgroup.
+    pub max_workgroup_invocations: u32,
+    /// Most bytes of workgroup memory.
+    pub max_workgroup_memory: u32,
+}
+
+/// What an entry point does to a binding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// It reads it.
+    pub read: bool,
+    /// It writes it; atomics do both.
+    pub write: bool,
+}
+
+/// What a binding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BindingKind {
+    /// `var<storage>`.
+    StorageBuffer,
+    /// `var<uniform>`.
+    UniformBuffer,
+}
+
+/// How a declared storage binding may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeclaredAccess {
+    /// `read`.
+    Read,
+    /// `read_write`; WGSL has no write-only buffers.
+    ReadWrite,
+}
+
+/// One declared binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindingDecl {
+    /// The variable's name in the source.
+    pub name: String,
+    /// What it is.
+    pub kind: BindingKind,
+    /// How it may be used.
+    pub access: DeclaredAccess,
+    /// WGSL type of an array element for a storage buffer, of the whole variable for a uniform buffer.
+    pub element: String,
+}
+
+/// The one table of parameter types: variant, name in a schema, WGSL spelling, components.
+macro_rules! param_types {
+    ($($variant:ident $name:literal $wgsl:literal $components:literal;)*) => {
+        /// Type of a parameter.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ParamType { $(#[doc = concat!("`", $name, "`, in WGSL `", $wgsl, "`.")] $variant),* }
+
+        impl ParamType {
+            /// Every type.
+            pub const ALL: &'static [ParamType] = &[$(ParamType::$variant),*];
+            /// Names as a schema spells them.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// From the name in a schema.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)* _ => None }
+            }
+            /// Name in a schema.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+            /// The type of the struct member. A `bool` is a `u32`: WGSL's own bool has no layout.
+            #[must_use]
+            pub const fn wgsl(self) -> &'static str {
+                match self { $(Self::$variant => $wgsl),* }
+            }
+            /// Scalars it is made of.
+            #[must_use]
+            pub const fn components(self) -> usize {
+                match self { $(Self::$variant => $components),* }
+            }
+        }
+    };
+}
+
+param_types! {
+    F32 "f32" "f32" 1;
+    I32 "i32" "i32" 1;
+    U32 "u32" "u32" 1;
+    Bool "bool" "u32" 1;
+    Vec2 "vec2" "vec2<f32>" 2;
+    Vec3 "vec3" "vec3<f32>" 3;
+    Vec4 "vec4" "vec4<f32>" 4;
+    Mat4 "mat4" "mat4x4<f32>" 16;
+}
+
+/// One declared parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamDecl {
+    /// The member's name: the source reads `params.name`.
+    pub name: String,
+    /// Its type.
+    pub ty: ParamType,
+    /// Its value until it is set; the first [`ParamType::components`] count.
+    pub default: [f64; 16],
+}
+
+/// Where a program's interface comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Interface {
+    /// From these lists; the source declares nothing.
+    Declared {
+        /// In binding order.
+        bindings: Vec<BindingDecl>,
+        /// In the order of the block.
+        params: Vec<ParamDecl>,
+    },
+    /// From the source's own declarations.
+    Reflected {
+        /// The number of bindings, to be checked against the source.
+        bindings: Option<u32>,
+        /// Bindings that the source must not write.
+        read_only: Option<Vec<u32>>,
+    },
+}
+
+/// A program before it is compiled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgramSource {
+    /// What it is registered under, and called in messages.
+    pub key: String,
+    /// WGSL.
+    pub source: String,
+    /// Entry point; without it `main`, or the only compute entry point there is.
+    pub entry_point: Option<String>,
+    /// Its interface.
+    pub interface: Interface,
+}
+
+/// One binding of a compiled program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The variable's name.
+    pub name: Box<str>,
+    /// Its number in group 0.
+    pub binding: u32,
+    /// What it is.
+    pub kind: BindingKind,
+    /// What the entry point really does to it; neither when it is not used or only asked for its length.
+    pub access: Access,
+    /// Bytes of the smallest buffer that can be bound: a runtime-sized array counts as one element.
+    pub min_bytes: u64,
+}
+
+/// How the parameter block reaches the shader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ParamPlacement {
+    /// There is none.
+    #[default]
+    None,
+    /// As push constants from offset 0.
+    PushConstants,
+    /// As a uniform buffer.
+    Uniform {
+        /// Its number in group 0, behind the declared bindings.
+        binding: u32,
+    },
+}
+
+/// One parameter in the block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamField {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its type.
+    pub ty: ParamType,
+    /// Offset in the block, in bytes, as naga lays it out.
+    pub offset: u32,
+}
+
+/// A parameter block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ParamLayout {
+    /// How it travels.
+    pub placement: ParamPlacement,
+    /// Its size, a multiple of 4.
+    pub bytes: u32,
+    /// Its members, in declared order.
+    pub fields: Vec<ParamField>,
+    /// The block with every parameter at its default.
+    pub defaults: Vec<u8>,
+}
+
+impl ParamLayout {
+    /// Index of a parameter, for [`ParamLayout::write_field`].
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|f| *f.name == *name)
+    }
+
+    /// Writes one component of a parameter into a block. False, and nothing written, when there is no such one.
+    pub fn write(&self, block: &mut [u8], name: &str, component: usize, value: f64) -> bool {
+        self.find(name).is_some_and(|field| self.write_field(block, field, component, value))
+    }
+
+    /// [`ParamLayout::write`] by index. Integers take the nearest value of their range.
+    pub fn write_field(&self, block: &mut [u8], field: usize, component: usize, value: f64) -> bool {
+        let Some(field) = self.fields.get(field) else { return false };
+        // Vectors and the columns of a 4x4 matrix are packed without gaps.
+        let at = field.offset as usize + 4 * component;
+        let Some(slot) = block.get_mut(at..at + 4).filter(|_| component < field.ty.components()) else { return false };
+        slot.copy_from_slice(&match field.ty {
+            ParamType::I32 => (value as i32).to_le_bytes(),
+            ParamType::U32 => (value as u32).to_le_bytes(),
+            ParamType::Bool => u32::from(value != 0.0).to_le_bytes(),
+            _ => (value as f32).to_le_bytes(),
+        });
+        true
+    }
+}
