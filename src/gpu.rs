@@ -508,3 +508,23 @@ impl Gpu {
         self.reads.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The other tests rely on validation speaking up. Here it must: two fills of one buffer without a barrier.
+    #[test]
+    fn synchronization_validation_sees_a_missing_barrier() {
+        let options = DeviceOptions { validation: true, ..DeviceOptions::default() };
+        let mut gpu = Gpu::open(&options).unwrap();
+        let id = gpu.create_buffer("raced", BufferDesc::new(256)).unwrap();
+        gpu.write_buffer(id, 0, &[1; 256]).unwrap();
+        gpu.write_buffer(id, 0, &[2; 256]).unwrap();
+        gpu.backend.begin_frame().unwrap();
+        gpu.backend.submit(&gpu.recorder.arena, &Plan::without_barriers(&gpu.recorder.arena)).unwrap();
+        gpu.wait_idle().unwrap();
+        let messages = gpu.validation_messages();
+        assert!(messages.iter().any(|m| m.contains("SYNC-HAZARD-WRITE-AFTER-WRITE")), "{messages:?}");
+    }
+}

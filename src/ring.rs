@@ -25,6 +25,15 @@ struct Segment {
     idle_since: u64,
 }
 
+impl Segment {
+    /// Where a slice would start, if there is room for it.
+    fn room(&self, size: u64, align: u64) -> Option<u64> {
+        let cursor = if self.live == 0 { 0 } else { self.cursor };
+        let offset = cursor.checked_next_multiple_of(align.max(1))?;
+        (self.capacity > 0 && offset.checked_add(size)? <= self.capacity).then_some(offset)
+    }
+}
+
 /// The segments of one ring.
 #[derive(Clone, Debug)]
 pub struct SegmentRing {
@@ -44,31 +53,26 @@ impl SegmentRing {
     }
 
     /// A slice of `size` bytes at a multiple of `align`, or `None` when a segment has to be added first.
+    ///
+    /// Goes on in the current segment while that is in use; otherwise starts over in the smallest one with room, so
+    /// that large ones fall idle, and are trimmed, when the load drops.
     pub fn acquire(&mut self, size: u64, align: u64) -> Option<Slice> {
-        if let Some(slice) = self.take(self.current, size, align) {
+        let in_use = self.segments.get(self.current).is_some_and(|s| s.live > 0);
+        if in_use && let Some(slice) = self.take(self.current, size, align) {
             return Some(slice);
         }
-        // The full segment is left behind; the first one with room takes its place.
-        for index in 0..self.segments.len() {
-            if let Some(slice) = self.take(index, size, align) {
-                self.current = index;
-                return Some(slice);
-            }
-        }
-        None
+        let oversize = size > self.most;
+        let room = |s: &Segment| s.room(size, align).is_some() && (oversize || s.capacity <= self.most);
+        let found = self.segments.iter().enumerate().filter(|(_, s)| room(s)).min_by_key(|(_, s)| s.capacity);
+        let index = found?.0;
+        self.current = index;
+        self.take(index, size, align)
     }
 
     fn take(&mut self, index: usize, size: u64, align: u64) -> Option<Slice> {
         let segment = self.segments.get_mut(index)?;
-        if segment.live == 0 {
-            segment.cursor = 0;
-        }
-        let offset = segment.cursor.checked_next_multiple_of(align.max(1))?;
-        let end = offset.checked_add(size)?;
-        if segment.capacity == 0 || end > segment.capacity {
-            return None;
-        }
-        segment.cursor = end;
+        let offset = segment.room(size, align)?;
+        segment.cursor = offset + size;
         segment.live += 1;
         Some(Slice { segment: index as u32, offset })
     }
@@ -76,7 +80,8 @@ impl SegmentRing {
     /// The capacity that a new segment should have so that `size` bytes fit: double what there is, within bounds.
     #[must_use]
     pub fn grow_size(&self, size: u64) -> u64 {
-        self.capacity().clamp(self.least, self.most).max(size)
+        let regular: u64 = self.segments.iter().map(|s| s.capacity).filter(|c| *c <= self.most).sum();
+        regular.clamp(self.least, self.most).max(size)
     }
 
     /// Adds a segment and makes it the current one. Returns its index; indices of trimmed segments are reused.

@@ -182,6 +182,14 @@ impl Plan {
         self.host_reads
     }
 
+    /// All commands in one level, in the order recorded, without a barrier: what a faulty planner would give.
+    #[cfg(test)]
+    pub(crate) fn without_barriers(arena: &Arena) -> Self {
+        let order: Vec<u32> = arena.iter().map(|(at, _)| at).collect();
+        let ends = vec![order.len() as u32];
+        Self { order, ends, cuts: vec![Cut::default()], ..Self::default() }
+    }
+
     fn clear(&mut self) {
         self.order.clear();
         self.ends.clear();

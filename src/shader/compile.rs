@@ -418,5 +418,6 @@ fn write(module: &Module, info: &ModuleInfo, entry: &str, target: &Target) -> Re
         ..spv::Options::default()
     };
     let pipeline = spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: entry.to_owned() };
-    spv::write_vec(module, info, &options, Some(&pipeline)).map_err(|e| chain(&e))
+    let words = spv::write_vec(module, info, &options, Some(&pipeline)).map_err(|e| chain(&e))?;
+    Ok(super::layout_free::strip(words))
 }

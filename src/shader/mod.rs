@@ -8,6 +8,7 @@
 
 mod check;
 mod compile;
+mod layout_free;
 mod report;
 mod schema;
 

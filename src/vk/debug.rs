@@ -42,14 +42,16 @@ unsafe extern "system" fn callback(
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     user: *mut c_void,
 ) -> vk::Bool32 {
+    let text = |pointer: *const std::ffi::c_char| {
+        if pointer.is_null() {
+            return String::new();
+        }
+        // SAFETY: not null, and then a NUL-terminated string for the length of the call.
+        unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+    };
     // SAFETY: Vulkan passes valid pointers; `user` is the `Messages` of `messenger_info`, alive by its contract.
     let (data, messages) = unsafe { (&*data, &*user.cast::<Messages>()) };
-    let text = if data.p_message.is_null() {
-        String::new()
-    } else {
-        // SAFETY: not null, and then a NUL-terminated string for the length of the call.
-        unsafe { CStr::from_ptr(data.p_message) }.to_string_lossy().into_owned()
-    };
+    let text = format!("{}: {}", text(data.p_message_id_name), text(data.p_message));
     if kind.contains(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION) {
         tracing::error!(target: "ashfall::validation", "{text}");
         messages.push(text);

@@ -34,9 +34,12 @@ impl Pools {
             }
             let info =
                 vk::DescriptorSetAllocateInfo::default().descriptor_pool(self.list[self.current]).set_layouts(&layouts);
-            // SAFETY: alive, valid structs, single owner.
-            match unsafe { shared.device.allocate_descriptor_sets(&info) } {
-                Ok(sets) => return Ok(sets.into_iter().next().unwrap_or_default()),
+            let mut set = vk::DescriptorSet::null();
+            let allocate = shared.device.fp_v1_0().allocate_descriptor_sets;
+            // Not ash's wrapper: that returns a Vec, and this runs once a dispatch.
+            // SAFETY: alive, valid structs, single owner; one layout, so one set is written.
+            match unsafe { allocate(shared.device.handle(), &info, &mut set) }.result() {
+                Ok(()) => return Ok(set),
                 // A full pool: go on to the next. A pool made for this very set cannot be full.
                 Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL) if !fresh => {
                     self.current += 1
