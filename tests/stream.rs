@@ -74,9 +74,9 @@ fn play(gpu: &mut Gpu, kernels: [ProgramId; 3], ops: &[Op], drain: u64) {
         match op {
             Op::Combine(src, dst, k) => {
                 run(gpu, kernels[0], *k, &[ids[*src], ids[*dst]]);
-                for i in 0..CELLS {
-                    model[*dst][i] =
-                        model[*dst][i].wrapping_mul(1_664_525).wrapping_add(model[*src][i]).wrapping_add(*k);
+                let source = model[*src].clone();
+                for (cell, s) in model[*dst].iter_mut().zip(source) {
+                    *cell = cell.wrapping_mul(1_664_525).wrapping_add(s).wrapping_add(*k);
                 }
             }
             Op::Step(dst, k) => {

@@ -51,7 +51,8 @@ impl ScriptHost {
     /// Only when Luau itself cannot be set up.
     pub fn new(gpu: Rc<RefCell<Gpu>>, options: &ScriptOptions) -> mlua::Result<Self> {
         let lua = Lua::new();
-        lua.set_compiler(Compiler::new().set_optimization_level(2).set_debug_level(1));
+        // Level 2 inlines script functions, and an inlined one is missing from its traceback.
+        lua.set_compiler(Compiler::new().set_optimization_level(1).set_debug_level(1));
         let host = Rc::new(Host { gpu: Rc::clone(&gpu), floats: RefCell::default() });
         let scheduler = Scheduler::install(&lua)?;
         register::install(&lua, &host)?;
