@@ -4,8 +4,8 @@
 mod common;
 
 use ashfall::shader::DeclaredAccess::{Read, ReadWrite};
-use ashfall::{BufferDesc, BufferId, Error, Gpu, ProgramId, ProgramState, ReadKey, ReadState};
-use common::{declared, open, program, read_now, reflected, with, words};
+use ashfall::{BufferDesc, BufferId, DeviceOptions, Error, Gpu, ProgramId, ProgramState, ReadKey, ReadState};
+use common::{declared, open, open_with, options, program, read_now, reflected, with, words};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -345,4 +345,32 @@ fn refused_calls_record_nothing() {
         gpu.dispatch(step, &[tiny], [1, 1, 1]).unwrap();
         assert_eq!(read_now(gpu, b).len(), 64);
     });
+}
+
+/// One frame in flight or several: the same results, and never more frames on the device than allowed.
+#[test]
+fn frames_in_flight_change_nothing_but_the_pace() {
+    for frames_in_flight in [1, 2, 5] {
+        let gpu = open_with(&DeviceOptions { frames_in_flight, ..options() });
+        with(&gpu, |gpu| {
+            let [_, step, _] = kernels(gpu);
+            let b = gpu.create_buffer("b", BufferDesc::new(256)).unwrap();
+            let mut keys = Vec::new();
+            for frame in 0..12u32 {
+                gpu.set_param(step, "k", 0, f64::from(frame)).unwrap();
+                gpu.dispatch(step, &[b], [1, 1, 1]).unwrap();
+                keys.push(gpu.read_buffer(b).unwrap());
+                gpu.end_frame().unwrap();
+                // Ending a frame waited for the one that many frames before it.
+                if let Some(old) = frame.checked_sub(frames_in_flight) {
+                    assert_eq!(gpu.read_state(keys[old as usize]), ReadState::Ready);
+                }
+            }
+            let mut value = 0u32;
+            for (frame, key) in keys.into_iter().enumerate() {
+                value = value.wrapping_mul(22_695_477).wrapping_add(frame as u32);
+                assert_eq!(words(&gpu.wait_read(key).unwrap()), [value; 64]);
+            }
+        });
+    }
 }

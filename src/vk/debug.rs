@@ -8,6 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Messages kept at most; a faulty frame repeats itself.
 const MOST: usize = 256;
 
+/// Messages that are nobody's fault here: (message id, part of the text, why).
+const SUPPRESSED: &[(&str, &str, &str)] = &[(
+    "WARNING-vkGetDeviceProcAddr-device",
+    "vkGetPhysicalDeviceVideoEncodeQualityLevelPropertiesKHR",
+    "ash 0.38 looks this instance function up among the device's when it loads its tables; it is never called",
+)];
+
+fn suppressed(text: &str) -> bool {
+    SUPPRESSED.iter().any(|(id, part, _)| text.starts_with(id) && text.contains(part))
+}
+
 /// What the validation layer said and nobody has taken yet.
 #[derive(Default)]
 pub(crate) struct Messages {
@@ -52,7 +63,9 @@ unsafe extern "system" fn callback(
     // SAFETY: Vulkan passes valid pointers; `user` is the `Messages` of `messenger_info`, alive by its contract.
     let (data, messages) = unsafe { (&*data, &*user.cast::<Messages>()) };
     let text = format!("{}: {}", text(data.p_message_id_name), text(data.p_message));
-    if kind.contains(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION) {
+    if suppressed(&text) {
+        tracing::debug!(target: "ashfall::validation", "suppressed: {text}");
+    } else if kind.contains(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION) {
         tracing::error!(target: "ashfall::validation", "{text}");
         messages.push(text);
     } else if severity.contains(vk::DebugUtilsMessageSeverityFlagsEXT::ERROR) {
