@@ -3,7 +3,10 @@
 //! Offsets, not pointers, name commands; the frame's end resets the length and keeps the memory, so a steady
 //! frame allocates nothing. [`Arena::high_water`] tells how large it ever was.
 
-use crate::command::{Bound, Command, Dispatch, Fill, Header, Op, Read, Upload, View};
+use crate::command::{
+    Bound, Clear, Command, CopyToTexture, Dispatch, Fill, Header, Op, Prepare, Read, ReadTexture, Upload,
+    UploadTexture, View,
+};
 
 const WORD: usize = size_of::<u64>();
 
@@ -76,6 +79,11 @@ impl Arena {
             Op::Upload => View::Upload(take::<Upload>(body)?.0),
             Op::Fill => View::Fill(take::<Fill>(body)?.0),
             Op::Read => View::Read(take::<Read>(body)?.0),
+            Op::Prepare => View::Prepare(take::<Prepare>(body)?.0),
+            Op::Clear => View::Clear(take::<Clear>(body)?.0),
+            Op::UploadTexture => View::UploadTexture(take::<UploadTexture>(body)?.0),
+            Op::ReadTexture => View::ReadTexture(take::<ReadTexture>(body)?.0),
+            Op::CopyToTexture => View::CopyToTexture(take::<CopyToTexture>(body)?.0),
         };
         Some((view, end))
     }

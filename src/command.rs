@@ -25,15 +25,17 @@ impl Uses {
     pub const COPY_READ: Self = Self(1 << 3);
     /// A copy or a fill writes it.
     pub const COPY_WRITE: Self = Self(1 << 4);
+    /// A shader samples it.
+    pub const SAMPLED_READ: Self = Self(1 << 5);
     /// A shader reads and writes it as storage.
     pub const SHADER_READ_WRITE: Self = Self(1 | 1 << 1);
 
     const WRITES: u8 = Self::SHADER_WRITE.0 | Self::COPY_WRITE.0;
     /// How many bits are in use.
-    pub(crate) const COUNT: usize = 5;
+    pub(crate) const COUNT: usize = 6;
     /// Name of each bit, in bit order.
     pub(crate) const NAMES: [&'static str; Self::COUNT] =
-        ["shader read", "shader write", "uniform read", "copy read", "copy write"];
+        ["shader read", "shader write", "uniform read", "copy read", "copy write", "sampled read"];
 
     /// From raw bits; unknown bits are dropped.
     #[must_use]
@@ -99,16 +101,16 @@ impl std::fmt::Debug for Uses {
 /// One bound resource of a dispatch: slot index and uses, packed.
 ///
 /// ```text
-/// 31       27 26                        0
-/// [  uses   ][       slot index         ]
+/// 31        26 25                       0
+/// [   uses   ][       slot index        ]
 /// ```
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 pub struct Bound(u32);
 
 impl Bound {
-    const INDEX_BITS: u32 = 27;
-    /// The largest slot index a command can name: 134 million resources.
+    const INDEX_BITS: u32 = 26;
+    /// The largest slot index a command can name: 67 million resources.
     pub const MAX_INDEX: u32 = (1 << Self::INDEX_BITS) - 1;
 
     /// Packs the two; the index must not exceed [`Bound::MAX_INDEX`].
@@ -214,6 +216,63 @@ pub struct Read {
     pub size: u64,
 }
 
+/// Brings a new texture into the one layout that all textures are kept in.
+///
+/// Layouts never change afterwards, so that no hazard needs a barrier of its own kind. It touches no texel and needs
+/// nothing before it: the plan runs all of a frame's preparations first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Prepare {
+    /// The texture's slot.
+    pub texture: u32,
+    pub(crate) pad: u32,
+}
+
+/// Fills a texture with zeros.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Clear {
+    /// Destination slot.
+    pub texture: u32,
+    pub(crate) pad: u32,
+}
+
+/// Copies staged bytes over a whole texture.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct UploadTexture {
+    /// Destination slot.
+    pub texture: u32,
+    /// Staging segment of the source.
+    pub segment: u32,
+    /// Offset in the segment, in bytes.
+    pub source: u64,
+}
+
+/// Copies a whole texture into a readback segment, rows and slices without gaps.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct ReadTexture {
+    /// Source slot.
+    pub texture: u32,
+    /// Readback segment of the destination.
+    pub segment: u32,
+    /// Offset in the segment, in bytes.
+    pub destination: u64,
+}
+
+/// Copies the start of a buffer over a whole texture.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct CopyToTexture {
+    /// Source slot.
+    pub buffer: u32,
+    /// Destination slot.
+    pub texture: u32,
+    /// Bytes read from the buffer.
+    pub size: u64,
+}
+
 /// A command struct that can stand in the arena.
 pub trait Command: Pod {
     /// Its code.
@@ -266,6 +325,16 @@ commands! {
     Fill = 3, "fill";
     /// See [`Read`].
     Read = 4, "read";
+    /// See [`Prepare`].
+    Prepare = 5, "prepare";
+    /// See [`Clear`].
+    Clear = 6, "clear";
+    /// See [`UploadTexture`].
+    UploadTexture = 7, "upload texture";
+    /// See [`ReadTexture`].
+    ReadTexture = 8, "read texture";
+    /// See [`CopyToTexture`].
+    CopyToTexture = 9, "copy to texture";
 }
 
 /// A command as it lies in the arena, with its tail.
@@ -279,6 +348,16 @@ pub enum View<'a> {
     Fill(&'a Fill),
     /// A read.
     Read(&'a Read),
+    /// A new texture's preparation.
+    Prepare(&'a Prepare),
+    /// A texture's clear.
+    Clear(&'a Clear),
+    /// An upload to a texture.
+    UploadTexture(&'a UploadTexture),
+    /// A read of a texture.
+    ReadTexture(&'a ReadTexture),
+    /// A copy from a buffer to a texture.
+    CopyToTexture(&'a CopyToTexture),
 }
 
 impl View<'_> {
@@ -290,6 +369,11 @@ impl View<'_> {
             View::Upload(_) => Op::Upload,
             View::Fill(_) => Op::Fill,
             View::Read(_) => Op::Read,
+            View::Prepare(_) => Op::Prepare,
+            View::Clear(_) => Op::Clear,
+            View::UploadTexture(_) => Op::UploadTexture,
+            View::ReadTexture(_) => Op::ReadTexture,
+            View::CopyToTexture(_) => Op::CopyToTexture,
         }
     }
 
@@ -308,6 +392,14 @@ impl View<'_> {
             View::Upload(c) => visit(c.buffer, Uses::COPY_WRITE, c.offset..c.offset + c.size),
             View::Fill(c) => visit(c.buffer, Uses::COPY_WRITE, c.offset..c.offset + c.size),
             View::Read(c) => visit(c.buffer, Uses::COPY_READ, c.offset..c.offset + c.size),
+            View::Prepare(_) => {}
+            View::Clear(c) => visit(c.texture, Uses::COPY_WRITE, 0..u64::MAX),
+            View::UploadTexture(c) => visit(c.texture, Uses::COPY_WRITE, 0..u64::MAX),
+            View::ReadTexture(c) => visit(c.texture, Uses::COPY_READ, 0..u64::MAX),
+            View::CopyToTexture(c) => {
+                visit(c.buffer, Uses::COPY_READ, 0..c.size);
+                visit(c.texture, Uses::COPY_WRITE, 0..u64::MAX);
+            }
         }
     }
 }

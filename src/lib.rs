@@ -33,7 +33,7 @@
 //!         }
 //!     ".into(),
 //!     entry_point: None,
-//!     interface: Interface::Reflected { bindings: None, read_only: None },
+//!     interface: Interface::REFLECTED,
 //! })?;
 //! gpu.wait_program(program)?; // or go on with other frames until it is ready
 //!
@@ -87,6 +87,7 @@ mod record;
 mod registry;
 pub mod ring;
 pub mod shader;
+pub mod texture;
 #[allow(unsafe_code)] // Vulkan is unsafe throughout; `vk` says what it keeps true.
 mod vk;
 
@@ -95,6 +96,9 @@ pub use gpu::{FrameStats, Gpu};
 pub use inspect::DispatchRecord;
 pub use luau::{ScriptHost, ScriptOptions};
 pub use readback::{ReadKey, ReadState, Readback, key_text, parse_key};
-pub use record::Limits;
-pub use registry::{Buffer, BufferDesc, BufferId, BufferKind, ProgramId, ProgramKind, ProgramState};
+pub use record::{FormatSupport, Limits};
+pub use registry::{
+    Bind, BufferDesc, BufferId, BufferKind, ProgramId, ProgramKind, ProgramState, Resource, Sampler, SamplerId,
+    SamplerKind, Shape, TextureId, TextureKind,
+};
 pub use vk::{DeviceInfo, DeviceOptions, DeviceReport, MemoryUse, Verdict, devices};

@@ -197,7 +197,7 @@ fn check(files: &[PathBuf], entry: Option<&str>, device: Option<String>) -> Resu
                 continue;
             }
         };
-        let interface = Interface::Reflected { bindings: None, read_only: None };
+        let interface = Interface::REFLECTED;
         let program = ProgramSource { key: name.clone(), source, entry_point: entry.map(str::to_owned), interface };
         match shader::compile(&program, gpu.target()) {
             Ok(compiled) => print!("{}", summary(&name, &compiled)),

@@ -5,18 +5,29 @@ use crate::handle::{Id, Pool};
 use crate::inspect::RowNames;
 use crate::ring::Slice;
 use crate::shader::{Binding, BindingKind, ParamDecl, ParamLayout, ParamPlacement};
+use crate::texture::{Format, SamplerDesc, TextureDesc, TextureRole};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 /// Marker of buffer ids.
 #[derive(Debug)]
 pub enum BufferKind {}
+/// Marker of texture ids.
+#[derive(Debug)]
+pub enum TextureKind {}
+/// Marker of sampler ids.
+#[derive(Debug)]
+pub enum SamplerKind {}
 /// Marker of program ids.
 #[derive(Debug)]
 pub enum ProgramKind {}
 
 /// Names a buffer.
 pub type BufferId = Id<BufferKind>;
+/// Names a texture.
+pub type TextureId = Id<TextureKind>;
+/// Names a sampler.
+pub type SamplerId = Id<SamplerKind>;
 /// Names a program.
 pub type ProgramId = Id<ProgramKind>;
 
@@ -37,17 +48,70 @@ impl BufferDesc {
     }
 }
 
-/// A live buffer.
+/// What a resource is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A buffer.
+    Buffer(BufferDesc),
+    /// A texture.
+    Texture(TextureDesc),
+}
+
+/// A live buffer or texture.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct Resource {
     /// The name it was created under.
     pub name: Box<str>,
-    /// What it was created as.
-    pub desc: BufferDesc,
+    /// What it is.
+    pub shape: Shape,
+    /// Counts creations: a resource made later under the same name has a higher one.
+    pub serial: u64,
     /// Frame it was created in.
     pub created_frame: u64,
     /// Nothing has touched it yet: its bytes are undefined until the fill that its first use brings along.
     pub(crate) fresh: bool,
+}
+
+impl Resource {
+    /// The buffer's description, if it is one.
+    #[must_use]
+    pub const fn buffer(&self) -> Option<&BufferDesc> {
+        match &self.shape {
+            Shape::Buffer(desc) => Some(desc),
+            Shape::Texture(_) => None,
+        }
+    }
+
+    /// The texture's description, if it is one.
+    #[must_use]
+    pub const fn texture(&self) -> Option<&TextureDesc> {
+        match &self.shape {
+            Shape::Texture(desc) => Some(desc),
+            Shape::Buffer(_) => None,
+        }
+    }
+}
+
+/// A live sampler.
+#[derive(Debug)]
+pub struct Sampler {
+    /// The name it was created under.
+    pub name: Box<str>,
+    /// How it reads.
+    pub desc: SamplerDesc,
+    /// One of the samplers that are always there.
+    pub built_in: bool,
+}
+
+/// What a dispatch binds to one binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// A buffer.
+    Buffer(BufferId),
+    /// A texture.
+    Texture(TextureId),
+    /// A sampler.
+    Sampler(SamplerId),
 }
 
 /// Where a program stands.
@@ -79,9 +143,11 @@ impl ProgramState {
 /// One binding of a resident program, as much of it as a dispatch looks at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BindingSlot {
+    pub kind: BindingKind,
     pub uses: Uses,
-    pub uniform: bool,
     pub min_bytes: u64,
+    pub format: Option<Format>,
+    pub count: u32,
 }
 
 /// A program that dispatches bind.
@@ -90,6 +156,8 @@ pub(crate) struct Resident {
     /// Slot of the backend's pipeline.
     pub pipeline: u32,
     pub slots: SmallVec<[BindingSlot; 8]>,
+    /// Resources that a dispatch binds: one a binding, more for arrays.
+    pub needed: u32,
     pub bindings: Vec<Binding>,
     pub params: ParamLayout,
     /// Current parameter bytes.
@@ -101,9 +169,10 @@ pub(crate) struct Resident {
 
 impl Resident {
     pub fn new(pipeline: u32, bindings: Vec<Binding>, params: ParamLayout, workgroup_size: [u32; 3]) -> Self {
-        let slots = bindings.iter().map(slot).collect();
+        let slots: SmallVec<[BindingSlot; 8]> = bindings.iter().map(slot).collect();
+        let needed = slots.iter().map(|s| s.count).sum();
         let block = params.defaults.clone();
-        Self { pipeline, slots, bindings, params, block, staged: None, workgroup_size }
+        Self { pipeline, slots, needed, bindings, params, block, staged: None, workgroup_size }
     }
 
     pub fn params_staged(&self) -> bool {
@@ -112,15 +181,20 @@ impl Resident {
 }
 
 fn slot(binding: &Binding) -> BindingSlot {
-    let uniform = matches!(binding.kind, BindingKind::UniformBuffer);
+    let Binding { kind, access, min_bytes, format, count, .. } = *binding;
     let mut uses = Uses::NONE;
-    if binding.access.read {
-        uses = uses.with(if uniform { Uses::UNIFORM_READ } else { Uses::SHADER_READ });
+    if access.read {
+        uses = uses.with(match kind {
+            BindingKind::UniformBuffer => Uses::UNIFORM_READ,
+            BindingKind::Texture2d | BindingKind::Texture3d => Uses::SAMPLED_READ,
+            BindingKind::Sampler => Uses::NONE,
+            _ => Uses::SHADER_READ,
+        });
     }
-    if binding.access.write {
+    if access.write {
         uses = uses.with(Uses::SHADER_WRITE);
     }
-    BindingSlot { uses, uniform, min_bytes: binding.min_bytes }
+    BindingSlot { kind, uses, min_bytes, format, count }
 }
 
 /// One parameter value that was set by hand; outlives recompiles.
@@ -150,8 +224,16 @@ pub(crate) struct Program {
 /// Everything with a name.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    pub buffers: Pool<Buffer>,
+    /// Buffers and textures: one pool, so that a slot names one thing in commands and plans.
+    pub resources: Pool<Resource>,
     pub buffer_names: HashMap<Box<str>, BufferId>,
+    pub volume_names: HashMap<Box<str>, TextureId>,
+    pub target_names: HashMap<Box<str>, TextureId>,
+    pub cached_names: HashMap<Box<str>, TextureId>,
+    /// The two textures of each history; which one is current follows the frame's number.
+    pub histories: HashMap<Box<str>, [TextureId; 2]>,
+    pub samplers: Pool<Sampler>,
+    pub sampler_names: HashMap<Box<str>, SamplerId>,
     pub programs: Pool<Program>,
     pub program_names: HashMap<Box<str>, ProgramId>,
     /// Parameters set under keys that no program has yet.
@@ -161,12 +243,24 @@ pub(crate) struct Registry {
 /// Keys in [`Registry::early`]; one more is refused, so that mistyped keys do not pile up.
 pub(crate) const MAX_EARLY_KEYS: usize = 1024;
 
+impl Registry {
+    /// The names of textures of a role; histories have a table of their own.
+    pub fn texture_names(&mut self, role: TextureRole) -> Option<&mut HashMap<Box<str>, TextureId>> {
+        match role {
+            TextureRole::Volume => Some(&mut self.volume_names),
+            TextureRole::Target => Some(&mut self.target_names),
+            TextureRole::Cached => Some(&mut self.cached_names),
+            TextureRole::History => None,
+        }
+    }
+}
+
 impl RowNames for Registry {
     fn program(&self, id: u64) -> String {
         self.programs.get(ProgramId::from_bits(id)).map_or_else(String::new, |p| p.key.to_string())
     }
     fn buffer(&self, id: u64) -> String {
-        self.buffers.get(BufferId::from_bits(id)).map_or_else(|| "(destroyed)".to_owned(), |b| b.name.to_string())
+        self.resources.get(BufferId::from_bits(id)).map_or_else(|| "(destroyed)".to_owned(), |r| r.name.to_string())
     }
 }
 

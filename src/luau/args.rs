@@ -165,6 +165,8 @@ pub(crate) enum Word {
     F32,
     /// Unsigned, or a negative one in two's complement.
     U32,
+    /// One byte, 0 to 255; a number is one byte of the payload rather than four.
+    U8,
 }
 
 impl<'a> Payload<'a> {
@@ -208,21 +210,21 @@ impl<'a> Payload<'a> {
 fn numbers(table: &Table, count: usize, to: &mut [u8], word: Word, field: &str) -> Result<(), Refusal> {
     let mut index = 0;
     let mut bad = None;
-    // Borrowed once: the loop below runs a million times for a million values.
-    let (words, _) = to.as_chunks_mut::<4>();
+    let step = if matches!(word, Word::U8) { 1 } else { 4 };
+    let mut slots = to.chunks_exact_mut(step);
     let walked = table.for_each_value::<Value>(|value| {
-        let bytes = match (word, number(&value)) {
-            (Word::F32, Some(n)) => Some((n as f32).to_le_bytes()),
-            (Word::U32, Some(n)) => to_u32(n).map(u32::to_le_bytes),
-            (_, None) => None,
+        let given = number(&value);
+        let bytes = match word {
+            Word::F32 => given.map(|n| (n as f32).to_le_bytes()),
+            Word::U32 => given.and_then(to_u32).map(u32::to_le_bytes),
+            Word::U8 => given.and_then(to_u32).filter(|n| *n < 256).map(u32::to_le_bytes),
         };
-        match (bytes, words.get_mut(index)) {
-            (Some(bytes), Some(slot)) => *slot = bytes,
-            (None, _) => {
-                bad = Some(value);
-                return Err(mlua::Error::runtime("stop"));
-            }
-            (_, None) => {}
+        let Some(bytes) = bytes else {
+            bad = Some(value);
+            return Err(mlua::Error::runtime("stop"));
+        };
+        if let Some(slot) = slots.next() {
+            slot.copy_from_slice(&bytes[..step]);
         }
         index += 1;
         Ok(())
@@ -230,6 +232,7 @@ fn numbers(table: &Table, count: usize, to: &mut [u8], word: Word, field: &str) 
     let accepted = match word {
         Word::F32 => "a number",
         Word::U32 => "a whole number from -2147483648 to 4294967295",
+        Word::U8 => "a whole number from 0 to 255",
     };
     if let Some(value) = bad {
         return Err(Refusal::value(format_args!("{field}[{}]", index + 1), &value, accepted));

@@ -2,14 +2,15 @@
 
 use super::Host;
 use super::args::{
-    MAX_EXACT, Payload, Refusal, Word, boolean_or, field, field_or, number, rename, string, table, whole, whole_or,
+    MAX_EXACT, Payload, Refusal, Word, boolean_or, field, number, rename, string, table, whole, whole_or,
 };
 use super::program;
 use super::register::{Answer, Entry};
+use super::texture::{Kind, Named, resolve};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::readback::{ReadKey, ReadState, key_text, parse_key};
-use crate::registry::{BufferDesc, BufferId};
+use crate::registry::BufferDesc;
 use mlua::{Lua, Table, Value};
 use smallvec::SmallVec;
 
@@ -27,15 +28,16 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry { name: "getReadbackResultBytes", arity: 1, body: |lua, host, a| take(lua, host, a, bytes) },
     Entry { name: "registerShader", arity: 2, body: program::register_shader },
     Entry { name: "compile", arity: 2, body: program::compile },
+    Entry { name: "registerShaderEx", arity: 2, body: program::register_shader_ex },
+    Entry { name: "destroyShaderEx", arity: 1, body: program::destroy },
     Entry { name: "setParam", arity: 3, body: program::set_param },
     Entry { name: "destroyShader", arity: 1, body: program::destroy },
     Entry { name: "programState", arity: 1, body: program::state },
     Entry { name: "failing", arity: 0, body: program::failing },
     Entry { name: "dispatch", arity: 2, body: dispatch },
-    Entry { name: "dispatchEx", arity: 2, body: dispatch_ex },
 ];
 
-const NAME: &str = "a buffer name (string)";
+pub(super) const NAME: &str = "a buffer name (string)";
 
 pub(super) fn yes(value: bool) -> Answer {
     Ok((Value::Boolean(value), Value::Nil))
@@ -201,83 +203,40 @@ fn bytes(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
 
 // ---- dispatch ----
 
-/// Names of the bound buffers, in binding order.
-type Bound = SmallVec<[String; 8]>;
-
-pub(super) fn dispatch(lua: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
+pub(super) fn dispatch(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
     let shader = program::key(&shader, "shaderNameOrHandle")?;
     let opts = table(&opts, "opts", "a table { buffers, workgroups }")?;
     let buffers = field(opts, "buffers")?;
     let list = if buffers.is_nil() { None } else { Some(table(&buffers, "opts.buffers", "an array of buffer names")?) };
-    let mut bound = Bound::new();
+    let mut named = Named::new();
     for i in 1..=list.map_or(0, Table::raw_len) {
         let value: Value = list.map_or(Ok(Value::Nil), |l| l.raw_get(i))?;
-        bound.push(string(&value, format_args!("opts.buffers[{i}]"), NAME)?);
+        named.push((Kind::Buffer, string(&value, format_args!("opts.buffers[{i}]"), NAME)?));
     }
-    run(lua, host, &shader, &bound, opts)
+    run(host, &shader, &named, opts)
 }
 
-/// Resource kinds of `dispatchEx` that this version binds.
-const KINDS: &str = "\"buffer\"";
-
-pub(super) fn dispatch_ex(lua: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
-    let shader = program::key(&shader, "shaderNameOrHandle")?;
-    let opts = table(&opts, "opts", "a table { resources, workgroups }")?;
-    let resources = field(opts, "resources")?;
-    let list = table(&resources, "opts.resources", "an array of { kind, name }")?;
-    let mut bound = Bound::new();
-    for i in 1..=list.raw_len() {
-        let value: Value = list.raw_get(i)?;
-        let resource = table(&value, format_args!("opts.resources[{i}]"), "a table { kind, name }")?;
-        let kind = field_or(resource, "kind", 1)?;
-        if string(&kind, format_args!("opts.resources[{i}].kind"), KINDS)? != "buffer" {
-            return Err(Refusal::value(format_args!("opts.resources[{i}].kind"), &kind, KINDS));
-        }
-        bound.push(string(&field_or(resource, "name", 2)?, format_args!("opts.resources[{i}].name"), NAME)?);
-    }
-    run(lua, host, &shader, &bound, opts)
-}
-
-fn run(_: &Lua, host: &Host, shader: &str, bound: &Bound, opts: &Table) -> Answer {
+pub(super) fn run(host: &Host, shader: &str, named: &Named, opts: &Table) -> Answer {
     let groups = workgroups(opts)?;
     let mut gpu = host.gpu.borrow_mut();
     // What a dispatch lacks is a recorded failure, not a raised one: its program may be pending and its buffers may
     // have been destroyed by somebody else, and neither is this line's mistake.
-    if let Err(error) = resolve_and_dispatch(&mut gpu, shader, bound, groups) {
+    if let Err(error) = resolve_and_dispatch(&mut gpu, shader, named, groups) {
         tracing::debug!("dispatch of \"{shader}\" refused: {error}");
     }
     yes(true)
 }
 
-fn resolve_and_dispatch(gpu: &mut Gpu, shader: &str, bound: &Bound, groups: [u32; 3]) -> Result<(), Error> {
-    let mut ids: SmallVec<[BufferId; 8]> = SmallVec::new();
-    let mut problem = None;
-    for (i, name) in bound.iter().enumerate() {
-        match gpu.find_buffer(name) {
-            Some(id) => ids.push(id),
-            None => {
-                problem = Some(Error::argument(
-                    format!("buffers[{}]", i + 1),
-                    format!("\"{name}\""),
-                    "the name of a live buffer",
-                ));
-                break;
-            }
-        }
-    }
-    let program = gpu.find_program(shader);
-    if program.is_none() {
-        problem = Some(Error::Unknown { kind: "program", name: shader.to_owned() });
-    }
-    match (program, problem) {
-        (Some(program), None) => gpu.dispatch(program, &ids, groups),
-        (_, problem) => {
-            let error = problem.unwrap_or_else(|| Error::Unknown { kind: "program", name: shader.to_owned() });
-            let names: SmallVec<[&str; 8]> = bound.iter().map(String::as_str).collect();
-            gpu.dispatch_failed(shader, &names, &error);
-            Err(error)
-        }
-    }
+fn resolve_and_dispatch(gpu: &mut Gpu, shader: &str, named: &Named, groups: [u32; 3]) -> Result<(), Error> {
+    let binds = resolve(gpu, named);
+    let error = match (gpu.find_program(shader), binds) {
+        (Some(program), Ok(binds)) => return gpu.dispatch_with(program, &binds, groups),
+        (None, _) => Error::Unknown { kind: "program", name: shader.to_owned() },
+        (_, Err(error)) => error,
+    };
+    let names: SmallVec<[&str; 8]> = named.iter().map(|(_, name)| name.as_str()).collect();
+    gpu.dispatch_failed(shader, &names, &error);
+    Err(error)
 }
 
 /// `{ x, y?, z? }`; what is left out is 1. Zero and over-limit counts are the device's to judge.

@@ -11,6 +11,7 @@ mod files;
 mod program;
 mod register;
 pub mod task;
+mod texture;
 
 use crate::error::Result;
 use crate::gpu::{FrameStats, Gpu};

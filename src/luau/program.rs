@@ -1,12 +1,14 @@
 //! Programs: registering, compiling, parameters, states and outcomes.
 
 use super::Host;
-use super::args::{Refusal, describe, field, field_or, number, string, table, whole};
-use super::compute::{dispatch, dispatch_ex, no, yes};
+use super::args::{Refusal, boolean_or, describe, field, field_or, number, string, table, whole};
+use super::compute::{dispatch, no, yes};
 use super::register::{Answer, Entry};
+use super::texture::dispatch_ex;
 use crate::error::Error;
 use crate::inspect::DispatchRecord;
 use crate::shader::{BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamType, ProgramSource};
+use crate::texture::Format;
 use mlua::{Lua, Table, Value};
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -59,7 +61,7 @@ pub(super) fn register_shader(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 
     } else {
         Some(read_only(table(&list, "opts.readOnlyBindings", "an array of binding numbers")?)?)
     };
-    let source = source_of(opts, &key, Interface::Reflected { bindings, read_only })?;
+    let source = source_of(opts, &key, Interface::Reflected { bindings, read_only, kinds: None })?;
     request(lua, host, source)
 }
 
@@ -98,31 +100,86 @@ fn each<T>(opts: &Table, name: &str, read: fn(&Table, &str) -> Result<T, Refusal
     Ok(out)
 }
 
-const BINDING_KINDS: &str = "\"buffer\"";
 const ACCESSES: &str = "\"read\", \"write\" or \"read_write\"";
+
+fn format_of(value: &Value, path: impl std::fmt::Display) -> Result<Option<Format>, Refusal> {
+    let accepted = || format!("one of {}", Format::NAMES.join(", "));
+    match value {
+        Value::Nil => Ok(None),
+        Value::String(s) => match Format::from_name(&s.to_string_lossy()) {
+            Some(format) => Ok(Some(format)),
+            None => Err(Refusal::value(path, value, accepted())),
+        },
+        other => Err(Refusal::value(path, other, accepted())),
+    }
+}
+
+/// A binding kind by one of its two names.
+fn kind_of(
+    value: &Value,
+    path: impl std::fmt::Display,
+    name: fn(BindingKind) -> &'static str,
+) -> Result<BindingKind, Refusal> {
+    let known = || BindingKind::ALL.iter().copied().filter(|k| !name(*k).is_empty());
+    let found = match value {
+        Value::String(s) => known().find(|k| name(*k) == s.to_string_lossy()),
+        _ => None,
+    };
+    found.ok_or_else(|| {
+        let names: Vec<&str> = known().map(name).collect();
+        Refusal::value(path, value, format_args!("one of {}", names.join(", ")))
+    })
+}
 
 fn binding(entry: &Table, path: &str) -> Result<BindingDecl, Refusal> {
     let name = string(&field_or(entry, "name", 1)?, format_args!("{path}.name"), "a WGSL identifier (string)")?;
-    let kind = field_or(entry, "kind", 2)?;
-    if string(&kind, format_args!("{path}.kind"), BINDING_KINDS)? != "buffer" {
-        return Err(Refusal::value(format_args!("{path}.kind"), &kind, BINDING_KINDS));
-    }
+    let kind = kind_of(&field_or(entry, "kind", 2)?, format_args!("{path}.kind"), BindingKind::declared_name)?;
     let access = field(entry, "access")?;
     let access = match access.is_nil() {
+        // A storage texture that is only written works on every device and in every format.
+        true if kind.is_storage_texture() => DeclaredAccess::Write,
         true => DeclaredAccess::ReadWrite,
         false => match string(&access, format_args!("{path}.access"), ACCESSES)?.as_str() {
             "read" => DeclaredAccess::Read,
-            "write" | "read_write" => DeclaredAccess::ReadWrite,
+            "write" => DeclaredAccess::Write,
+            "read_write" => DeclaredAccess::ReadWrite,
             _ => return Err(Refusal::value(format_args!("{path}.access"), &access, ACCESSES)),
         },
     };
     let element = field(entry, "element")?;
-    let element = if element.is_nil() {
-        "f32".to_owned()
-    } else {
-        string(&element, format_args!("{path}.element"), "a WGSL type (string)")?
+    let element = match element.is_nil() {
+        true => "f32".to_owned(),
+        false => string(&element, format_args!("{path}.element"), "a WGSL type (string)")?,
     };
-    Ok(BindingDecl { name, kind: BindingKind::StorageBuffer, access, element })
+    let format = format_of(&field(entry, "format")?, format_args!("{path}.format"))?.unwrap_or(Format::Rgba16f);
+    let array = field(entry, "array")?;
+    let array = if array.is_nil() { None } else { Some(whole(&array, format_args!("{path}.array"), 1, 64)? as u32) };
+    Ok(BindingDecl { name, kind, access, element, format, array })
+}
+
+/// One entry of a registered shader's `bindings`: what the source is expected to declare there.
+fn expected(entry: &Table, path: &str) -> Result<(BindingKind, Option<Format>), Refusal> {
+    let kind = kind_of(&field_or(entry, "kind", 1)?, format_args!("{path}.kind"), BindingKind::registered_name)?;
+    Ok((kind, format_of(&field(entry, "format")?, format_args!("{path}.format"))?))
+}
+
+/// Bindings whose entry says `readOnly`.
+fn marked_read_only(opts: &Table) -> Result<Vec<u32>, Refusal> {
+    let marks = each(opts, "bindings", |entry, path| {
+        boolean_or(&field(entry, "readOnly")?, format_args!("{path}.readOnly"), false)
+    })?;
+    Ok((0..).zip(marks).filter_map(|(i, marked)| marked.then_some(i)).collect())
+}
+
+pub(super) fn register_shader_ex(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer {
+    let key = key(&name, "nameOrHandle")?;
+    let opts = table(&opts, "opts", "a table { source, entry?, bindings? }")?;
+    let (kinds, read_only) = match field(opts, "bindings")?.is_nil() {
+        true => (None, None),
+        false => (Some(each(opts, "bindings", expected)?), Some(marked_read_only(opts)?)),
+    };
+    let source = source_of(opts, &key, Interface::Reflected { bindings: None, read_only, kinds })?;
+    request(lua, host, source)
 }
 
 fn param(entry: &Table, path: &str) -> Result<ParamDecl, Refusal> {

@@ -1,7 +1,7 @@
 //! The one table of script functions, and how each becomes a Luau function.
 
 use super::args::Refusal;
-use super::{Host, buffer, compute, program};
+use super::{Host, buffer, compute, program, texture};
 use mlua::{Function, Lua, Table, Value};
 use std::rc::Rc;
 
@@ -19,27 +19,35 @@ pub(crate) struct Entry {
     pub body: Body,
 }
 
-/// The namespaces, in the order they are shown.
-pub(crate) const NAMESPACES: &[(&str, &[Entry])] =
-    &[("compute", compute::ENTRIES), ("compute.program", program::ENTRIES), ("Buffer", buffer::ENTRIES)];
+/// The namespaces and their functions; one namespace may come in several parts.
+pub(crate) const NAMESPACES: &[(&str, &[Entry])] = &[
+    ("compute", compute::ENTRIES),
+    ("compute", texture::ENTRIES),
+    ("compute.program", program::ENTRIES),
+    ("Buffer", buffer::ENTRIES),
+];
 
 /// Puts every namespace into the globals.
 pub(crate) fn install(lua: &Lua, host: &Rc<Host>) -> mlua::Result<()> {
+    let mut tables: Vec<(&str, Table)> = Vec::new();
     for (path, entries) in NAMESPACES {
-        let table = lua.create_table()?;
+        let table = match tables.iter().find(|(p, _)| p == path) {
+            Some((_, table)) => table.clone(),
+            None => {
+                let table = lua.create_table()?;
+                match path.split_once('.') {
+                    Some((parent, name)) => lua.globals().get::<Table>(parent)?.raw_set(name, &table)?,
+                    None => lua.globals().raw_set(*path, &table)?,
+                }
+                tables.push((path, table.clone()));
+                table
+            }
+        };
         for entry in *entries {
             table.raw_set(entry.name, function(lua, host, path, entry)?)?;
         }
-        match path.split_once('.') {
-            Some((parent, name)) => lua.globals().get::<Table>(parent)?.raw_set(name, table)?,
-            None => lua.globals().raw_set(*path, table)?,
-        }
     }
-    for (path, _) in NAMESPACES {
-        let mut table = lua.globals();
-        for part in path.split('.') {
-            table = table.get(part)?;
-        }
+    for (_, table) in tables {
         table.set_readonly(true);
     }
     Ok(())

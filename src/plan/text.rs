@@ -33,6 +33,11 @@ impl Plan {
         let views: Vec<View<'_>> = arena.iter().map(|(_, view)| view).collect();
         let accesses = collect(&views, &self.levels);
         let mut out = String::new();
+        for (command, view) in views.iter().enumerate() {
+            if let View::Prepare(_) = view {
+                let _ = writeln!(out, "{}", describe(command, view, names));
+            }
+        }
         for (level, (cut, _)) in self.iter().enumerate() {
             if let Some(cut) = cut {
                 let _ = writeln!(out, "barrier: {:?} -> {:?}", cut.from, cut.to);
@@ -131,5 +136,12 @@ fn describe(command: usize, view: &View<'_>, names: &dyn Names) -> String {
             c.value
         ),
         View::Read(c) => format!("#{command} read {}[{}..{}]", names.resource(c.buffer), c.offset, c.offset + c.size),
+        View::Prepare(c) => format!("#{command} prepare {}", names.resource(c.texture)),
+        View::Clear(c) => format!("#{command} clear {}", names.resource(c.texture)),
+        View::UploadTexture(c) => format!("#{command} upload {}", names.resource(c.texture)),
+        View::ReadTexture(c) => format!("#{command} read {}", names.resource(c.texture)),
+        View::CopyToTexture(c) => {
+            format!("#{command} copy {} to {}", names.resource(c.buffer), names.resource(c.texture))
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! What can be said of an interface at the call, before anything is compiled.
 
-use super::schema::{BindingDecl, Interface, ParamDecl, ProgramSource};
+use super::schema::{BindingDecl, BindingKind, Interface, ParamDecl, ProgramSource};
+use crate::texture::Format;
 use naga::valid::GlobalUse;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An entry of an interface that is not well-formed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,16 +30,42 @@ fn refuse<T>(field: impl Into<String>, given: impl ToString, accepted: impl Into
 pub fn check_interface(p: &ProgramSource) -> Result<(), InterfaceError> {
     match &p.interface {
         Interface::Declared { bindings, params } => check_declared(bindings, params),
-        Interface::Reflected { bindings: None, read_only: None } => Ok(()),
-        Interface::Reflected { bindings, read_only } => {
+        Interface::Reflected { bindings: None, read_only: None, kinds: None } => Ok(()),
+        Interface::Reflected { bindings, read_only, kinds } => {
             // naga panicking on a source must not take the caller along; the compile reports it.
-            let declared = catch_unwind(AssertUnwindSafe(|| declared_bindings(p))).ok().flatten();
-            match declared {
-                Some(declared) => check_counts(&declared, *bindings, read_only.as_deref().unwrap_or_default()),
+            match super::guard::run(|| declared_bindings(p)).flatten() {
+                Some(declared) => {
+                    check_counts(&declared, *bindings, read_only.as_deref().unwrap_or_default())?;
+                    kinds.as_ref().map_or(Ok(()), |kinds| check_kinds(&declared, kinds))
+                }
                 None => Ok(()),
             }
         }
     }
+}
+
+/// Textures in one array at most.
+const MOST_IN_ARRAY: u32 = 64;
+
+fn check_kinds(declared: &[Declared], kinds: &[(BindingKind, Option<Format>)]) -> Result<(), InterfaceError> {
+    if declared.len() != kinds.len() {
+        let accepted = format!("{}, the number of @group(0) bindings that the source declares", declared.len());
+        return refuse("bindings", format!("{} entries", kinds.len()), accepted);
+    }
+    for (i, (d, (kind, format))) in declared.iter().zip(kinds).enumerate() {
+        let Some((real, real_format)) = d.kind else { continue };
+        if real != *kind {
+            let accepted = format!("\"{}\", which the source declares there", real.registered_name());
+            return refuse(format!("bindings[{}].kind", i + 1), format!("\"{}\"", kind.registered_name()), accepted);
+        }
+        if let (Some(given), Some(real)) = (format, real_format)
+            && *given != real
+        {
+            let accepted = format!("\"{}\", which the source declares there", real.name());
+            return refuse(format!("bindings[{}].format", i + 1), format!("\"{}\"", given.name()), accepted);
+        }
+    }
+    Ok(())
 }
 
 fn check_declared(bindings: &[BindingDecl], params: &[ParamDecl]) -> Result<(), InterfaceError> {
@@ -51,9 +77,11 @@ fn check_declared(bindings: &[BindingDecl], params: &[ParamDecl]) -> Result<(), 
             return refuse(field, format!("\"{}\"", b.name), "a name that is not taken");
         }
         taken.push(&b.name);
-        let spelled =
-            !b.element.trim().is_empty() && b.element.chars().all(|c| c.is_ascii_alphanumeric() || "_<>, ".contains(c));
-        if !spelled {
+        if b.array.is_some_and(|n| n == 0 || n > MOST_IN_ARRAY || b.kind.is_buffer()) {
+            let accepted = format!("1 to {MOST_IN_ARRAY}, for a texture or sampler");
+            return refuse(format!("bindings[{}].array", i + 1), b.array.unwrap_or_default(), accepted);
+        }
+        if !is_one_type(&b.element) {
             return refuse(
                 format!("bindings[{}].element", i + 1),
                 format!("\"{}\"", b.element),
@@ -75,11 +103,45 @@ fn check_identifier(field: &str, name: &str) -> Result<(), InterfaceError> {
     let mut chars = name.chars();
     let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     let good = starts && chars.all(|c| c.is_ascii_alphanumeric() || c == '_') && name != "_" && !name.starts_with("__");
-    if good { Ok(()) } else { refuse(field, format!("\"{name}\""), "a WGSL identifier") }
+    if !good {
+        return refuse(field, format!("\"{name}\""), "a WGSL identifier of ASCII letters, digits and _");
+    }
+    if naga::keywords::wgsl::RESERVED.contains(&name) {
+        return refuse(field, format!("\"{name}\""), "a name that WGSL does not reserve");
+    }
+    Ok(())
 }
 
-/// (binding, written by the entry point) of every resource of group 0, by binding. `None` if that cannot be told.
-fn declared_bindings(p: &ProgramSource) -> Option<Vec<(u32, bool)>> {
+/// Whether a text is one type: brackets that match, and no comma outside them, which would end it.
+fn is_one_type(text: &str) -> bool {
+    let mut open = 0_usize;
+    for c in text.chars() {
+        match c {
+            '<' => open += 1,
+            '>' if open == 0 => return false,
+            '>' => open -= 1,
+            ',' if open == 0 => return false,
+            c if c.is_ascii_alphanumeric() || "_, ".contains(c) => {}
+            _ => return false,
+        }
+    }
+    open == 0 && !text.trim().is_empty()
+}
+
+/// A resource of group 0 as the source declares it.
+struct Declared {
+    binding: u32,
+    /// Whether the entry point writes it.
+    written: bool,
+    /// Kind and format; none where it is of no kind that can be bound.
+    kind: Option<(BindingKind, Option<Format>)>,
+}
+
+/// Every resource of group 0, by binding. `None` if that cannot be told.
+fn declared_bindings(p: &ProgramSource) -> Option<Vec<Declared>> {
+    if super::guard::too_deep(&p.source).is_some() {
+        return None;
+    }
     let module = naga::front::wgsl::parse_str(&p.source).ok()?;
     // All capabilities: what the device lacks is for the compile to say.
     let mut validator =
@@ -88,18 +150,22 @@ fn declared_bindings(p: &ProgramSource) -> Option<Vec<(u32, bool)>> {
     validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
     let info = validator.validate(&module).ok();
     let entry = super::compile::find_entry(&module, p.entry_point.as_deref()).ok();
-    let mut list: Vec<(u32, bool)> = Vec::new();
+    let mut list: Vec<Declared> = Vec::new();
     for (handle, var) in module.global_variables.iter() {
         if let Some(binding) = var.binding.filter(|b| b.group == 0) {
             let used = info.as_ref().zip(entry).map_or(GlobalUse::empty(), |(info, e)| info.get_entry_point(e)[handle]);
-            list.push((binding.binding, used.intersects(GlobalUse::WRITE | GlobalUse::ATOMIC)));
+            list.push(Declared {
+                binding: binding.binding,
+                written: used.intersects(GlobalUse::WRITE | GlobalUse::ATOMIC),
+                kind: super::compile::kind_of(&module, var).ok().map(|(kind, format, _)| (kind, format)),
+            });
         }
     }
-    list.sort_unstable();
+    list.sort_by_key(|d| d.binding);
     Some(list)
 }
 
-fn check_counts(declared: &[(u32, bool)], count: Option<u32>, read_only: &[u32]) -> Result<(), InterfaceError> {
+fn check_counts(declared: &[Declared], count: Option<u32>, read_only: &[u32]) -> Result<(), InterfaceError> {
     let n = declared.len() as u32;
     if let Some(count) = count.filter(|c| *c != n) {
         return refuse("bindings", count, format!("{n}, the number of @group(0) bindings that the source declares"));
@@ -113,7 +179,7 @@ fn check_counts(declared: &[(u32, bool)], count: Option<u32>, read_only: &[u32])
             };
             return refuse(field, binding, accepted);
         }
-        if declared.iter().any(|(b, written)| b == binding && *written) {
+        if declared.iter().any(|d| d.binding == *binding && d.written) {
             return refuse(field, binding, "a binding that the source does not write");
         }
     }

@@ -5,14 +5,18 @@ use super::schema::{
     Access, Binding, BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamField, ParamLayout,
     ParamPlacement, ProgramSource, Target,
 };
+use super::{capabilities, front, guard};
+use crate::texture::Format;
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{
     Capabilities, GlobalUse, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator,
 };
-use naga::{AddressSpace, GlobalVariable, Handle, Module, ShaderStage, Span, TypeInner};
+use naga::{
+    AddressSpace, ArraySize, GlobalVariable, Handle, ImageClass, ImageDimension, Module, ScalarKind, ShaderStage, Span,
+    StorageFormat, TypeInner,
+};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A compiled program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +48,18 @@ pub struct Safety {
     pub division: bool,
 }
 
+impl Default for Safety {
+    /// Every check, whatever the device does itself.
+    fn default() -> Self {
+        Self { index: true, buffer: true, loops: true, zero_workgroup: true, division: true }
+    }
+}
+
 impl Safety {
     /// Everything that the device does not do itself.
     #[must_use]
-    pub const fn for_target(target: &Target) -> Self {
-        Self { index: true, buffer: !target.robust_buffer_access2, loops: true, zero_workgroup: true, division: true }
+    pub fn for_target(target: &Target) -> Self {
+        Self { buffer: !target.robust_buffer_access2, ..Self::default() }
     }
 }
 
@@ -59,9 +70,10 @@ impl Safety {
 pub fn compile(p: &ProgramSource, target: &Target) -> Result<Compiled, ShaderError> {
     let generated = Generated::new(p, target);
     let text = Text { key: &p.key, full: &generated.full, author: p.source.len(), fields: &generated.fields };
-    // naga is a large program fed by strangers: a fault in it must cost this source, not the process. Nothing that
-    // the closure touches is used after a panic.
-    catch_unwind(AssertUnwindSafe(|| run(p, target, &generated, &text))).unwrap_or_else(|_| {
+    if let Some((at, message)) = guard::too_deep(&p.source) {
+        return Err(text.error(Stage::Parse, Some(at..at + 1), message, &[]));
+    }
+    guard::run(|| run(p, target, &generated, &text)).unwrap_or_else(|| {
         Err(text.error(Stage::Codegen, None, "the shader compiler failed on this source".to_owned(), &[]))
     })
 }
@@ -93,16 +105,9 @@ impl Generated {
 
     fn bindings(&mut self, bindings: &[BindingDecl]) {
         for (i, b) in bindings.iter().enumerate() {
-            let BindingDecl { name, element, .. } = b;
-            let (space, ty) = match (b.kind, b.access) {
-                (BindingKind::UniformBuffer, _) => ("uniform", element.clone()),
-                (BindingKind::StorageBuffer, DeclaredAccess::Read) => ("storage, read", format!("array<{element}>")),
-                (BindingKind::StorageBuffer, DeclaredAccess::ReadWrite) => {
-                    ("storage, read_write", format!("array<{element}>"))
-                }
-            };
-            self.push(format!("bindings[{}].name", i + 1), &format!("@group(0) @binding({i}) var<{space}> {name}: "));
-            self.push(format!("bindings[{}].element", i + 1), &format!("{ty};\n"));
+            let (space, ty, part) = declaration(b);
+            self.push(format!("bindings[{}].name", i + 1), &format!("@group(0) @binding({i}) var{space} {}: ", b.name));
+            self.push(format!("bindings[{}].{part}", i + 1), &format!("{ty};\n"));
         }
     }
 
@@ -133,6 +138,32 @@ impl Generated {
     }
 }
 
+/// Address space, type, and the field that the type comes from.
+fn declaration(b: &BindingDecl) -> (&'static str, String, &'static str) {
+    let BindingDecl { element, format, .. } = b;
+    let access = match b.access {
+        DeclaredAccess::Read => "read",
+        DeclaredAccess::Write => "write",
+        DeclaredAccess::ReadWrite => "read_write",
+    };
+    let one = match b.kind {
+        BindingKind::UniformBuffer => return ("<uniform>", element.clone(), "element"),
+        BindingKind::StorageBuffer => {
+            let space = if b.access == DeclaredAccess::Read { "<storage, read>" } else { "<storage, read_write>" };
+            return (space, format!("array<{element}>"), "element");
+        }
+        BindingKind::Texture2d => "texture_2d<f32>".to_owned(),
+        BindingKind::Texture3d => "texture_3d<f32>".to_owned(),
+        BindingKind::Storage2d => format!("texture_storage_2d<{}, {access}>", format.wgsl()),
+        BindingKind::Storage3d => format!("texture_storage_3d<{}, {access}>", format.wgsl()),
+        BindingKind::Sampler => "sampler".to_owned(),
+    };
+    match b.array {
+        Some(count) => ("", format!("binding_array<{one}, {count}>"), "array"),
+        None => ("", one, "format"),
+    }
+}
+
 /// Size of a block as naga lays it out: asked of naga, on a module with nothing else in it.
 fn packed_size(params: &[ParamDecl]) -> u32 {
     let members: String = params.iter().map(|p| format!("{}: {},", p.name, p.ty.wgsl())).collect();
@@ -141,20 +172,14 @@ fn packed_size(params: &[ParamDecl]) -> u32 {
 }
 
 fn run(p: &ProgramSource, target: &Target, generated: &Generated, text: &Text<'_>) -> Result<Compiled, ShaderError> {
-    let module = naga::front::wgsl::parse_str(&generated.full).map_err(|e| {
-        let notes: Vec<String> = e.notes().map(str::to_owned).collect();
-        let mut labels = e.labels();
-        let first = labels.next();
-        let message = match first {
-            Some((_, label)) if !e.message().contains(label) => format!("{}: {label}", e.message()),
-            _ => e.message().to_owned(),
-        };
-        text.error(Stage::Parse, first.and_then(|(span, _)| span.to_range()), message, &notes)
-    })?;
+    let module = front::parse(&p.source, text)?;
     let info = validate(&module, target, text)?;
     let entry =
         find_entry(&module, p.entry_point.as_deref()).map_err(|m| text.error(Stage::Interface, None, m, &[]))?;
     let name = module.entry_points[entry].name.clone();
+    // Before the overrides: settling them drops what the entry point does not use, and that stays in the interface.
+    let bindings = reflect(&module, &info, entry, generated, &p.interface, text)?;
+    let params = layout(&module, generated, &p.interface, text)?;
     // Overrides become constants; also those in the workgroup size.
     let (module, info) = naga::back::pipeline_constants::process_overrides(
         &module,
@@ -162,27 +187,21 @@ fn run(p: &ProgramSource, target: &Target, generated: &Generated, text: &Text<'_
         Some((ShaderStage::Compute, &name)),
         &Default::default(),
     )
-    .map_err(|e| {
-        text.error(
-            Stage::Interface,
-            None,
-            format!("override constants: {}", chain(&e)),
-            &["give every override a default value".to_owned()],
-        )
-    })?;
+    .map_err(|e| front::override_error(&module, &e, text))?;
     let entry = find_entry(&module, Some(&name)).map_err(|m| text.error(Stage::Interface, None, m, &[]))?;
     let workgroup_size = module.entry_points[entry].workgroup_size;
-    let bindings = reflect(&module, &info, entry, generated, &p.interface, text)?;
     check_limits(&module, &info, entry, target, text)?;
-    let params = layout(&module, generated, &p.interface, text)?;
     let spirv = write(&module, &info, &name, target).map_err(|e| text.error(Stage::Codegen, None, e, &[]))?;
     Ok(Compiled { spirv, entry_point: name, bindings, params, workgroup_size })
 }
 
 fn validate(module: &Module, target: &Target, text: &Text<'_>) -> Result<ModuleInfo, ShaderError> {
-    let mut capabilities = Capabilities::IMMEDIATES;
+    // Arrays of textures with constant indices need no feature; dynamic ones are checked for below.
+    let mut capabilities = Capabilities::IMMEDIATES | Capabilities::TEXTURE_AND_SAMPLER_BINDING_ARRAY;
     for (has, capability) in [
-        (target.float16, Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_FLOAT16_IN_FLOAT32),
+        (target.float16, Capabilities::SHADER_FLOAT16),
+        // Packing halves into words takes no feature in SPIR-V.
+        (true, Capabilities::SHADER_FLOAT16_IN_FLOAT32),
         (target.int64, Capabilities::SHADER_INT64),
         (target.float64, Capabilities::FLOAT64),
         (target.subgroups, Capabilities::SUBGROUP | Capabilities::SUBGROUP_BARRIER),
@@ -199,14 +218,13 @@ fn validate(module: &Module, target: &Target, text: &Text<'_>) -> Result<ModuleI
         let spans: Vec<_> = e.spans().cloned().collect();
         // The first span is the innermost: the expression at fault rather than the function around it.
         let at = spans.iter().find_map(|(span, _)| span.to_range());
-        let notes: Vec<String> =
-            spans.iter().skip(1).map(|(_, label)| label.clone()).filter(|l| !l.is_empty()).collect();
+        let notes: Vec<String> = spans.iter().skip(1).map(|(span, label)| text.note(span.to_range(), label)).collect();
         text.error(Stage::Validate, at, chain(e.as_inner()), &notes)
     })
 }
 
 /// An error's message with the messages of its causes: naga's outermost ones say only where, not what.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -256,7 +274,8 @@ fn reflect(
     for (handle, var) in module.global_variables.iter() {
         let span = module.global_variables.get_span(handle);
         let fail = |message: String| Err(text.error(Stage::Interface, span.to_range(), message, &[]));
-        if var.space == AddressSpace::Immediate && declared.is_none() {
+        let own = span.to_range().is_none_or(|r| r.start < text.author);
+        if var.space == AddressSpace::Immediate && own {
             return fail(
                 "var<immediate> cannot be bound: declare parameters with compile, or use a uniform buffer".to_owned(),
             );
@@ -270,15 +289,12 @@ fn reflect(
         if at.group != 0 {
             return fail(format!("@group({}) is not used: all bindings are in group 0", at.group));
         }
-        if declared.is_some_and(|n| at.binding >= n)
-            || declared.is_some() && span.to_range().is_some_and(|r| r.start < text.author)
-        {
+        if declared.is_some_and(|n| at.binding >= n) || declared.is_some() && own {
             return fail("the source declares a binding of its own: list it in bindings instead".to_owned());
         }
-        let kind = match var.space {
-            AddressSpace::Storage { .. } => BindingKind::StorageBuffer,
-            AddressSpace::Uniform => BindingKind::UniformBuffer,
-            _ => return fail("textures and samplers cannot be bound yet: storage and uniform buffers can".to_owned()),
+        let (kind, format, count) = match kind_of(module, var) {
+            Ok(kind) => kind,
+            Err(message) => return fail(message),
         };
         let used = uses[handle];
         list.push((
@@ -290,7 +306,9 @@ fn reflect(
                     read: used.intersects(GlobalUse::READ | GlobalUse::ATOMIC),
                     write: used.intersects(GlobalUse::WRITE | GlobalUse::ATOMIC),
                 },
-                min_bytes: type_bytes(module, var),
+                min_bytes: if kind.is_buffer() { type_bytes(module, var) } else { 0 },
+                format,
+                count,
             },
             span,
         ));
@@ -309,9 +327,59 @@ fn reflect(
     Ok(list.into_iter().map(|(b, _)| b).collect())
 }
 
+/// What a resource variable is: its kind, the format of a storage texture, how many there are.
+pub(super) fn kind_of(module: &Module, var: &GlobalVariable) -> Result<(BindingKind, Option<Format>, u32), String> {
+    match var.space {
+        AddressSpace::Storage { .. } => return Ok((BindingKind::StorageBuffer, None, 1)),
+        AddressSpace::Uniform => return Ok((BindingKind::UniformBuffer, None, 1)),
+        _ => {}
+    }
+    let (inner, count) = match &module.types[var.ty].inner {
+        TypeInner::BindingArray { base, size: ArraySize::Constant(count) } => (&module.types[*base].inner, count.get()),
+        TypeInner::BindingArray { .. } => return Err("an array of textures needs a constant size".to_owned()),
+        inner => (inner, 1),
+    };
+    let accepted = "texture_2d<f32>, texture_3d<f32>, texture_storage_2d, texture_storage_3d and sampler can be bound";
+    let kind = match inner {
+        TypeInner::Sampler { comparison: false } => (BindingKind::Sampler, None),
+        TypeInner::Image { dim, arrayed: false, class } => match (dim, class) {
+            (ImageDimension::D2, ImageClass::Sampled { kind: ScalarKind::Float, multi: false }) => {
+                (BindingKind::Texture2d, None)
+            }
+            (ImageDimension::D3, ImageClass::Sampled { kind: ScalarKind::Float, multi: false }) => {
+                (BindingKind::Texture3d, None)
+            }
+            (ImageDimension::D2, ImageClass::Storage { format, .. }) => {
+                (BindingKind::Storage2d, Some(storage(*format)?))
+            }
+            (ImageDimension::D3, ImageClass::Storage { format, .. }) => {
+                (BindingKind::Storage3d, Some(storage(*format)?))
+            }
+            _ => return Err(format!("this kind of texture is not known: {accepted}")),
+        },
+        _ => return Err(format!("this kind of resource is not known: {accepted}")),
+    };
+    Ok((kind.0, kind.1, count))
+}
+
+fn storage(format: StorageFormat) -> Result<Format, String> {
+    Ok(match format {
+        StorageFormat::R8Unorm => Format::R8,
+        StorageFormat::R16Float => Format::R16f,
+        StorageFormat::R32Float => Format::R32f,
+        StorageFormat::Rgba8Unorm => Format::Rgba8,
+        StorageFormat::Rgba16Float => Format::Rgba16f,
+        StorageFormat::Rgba32Float => Format::Rgba32f,
+        other => {
+            let known: Vec<&str> = Format::ALL.iter().map(|f| f.wgsl()).collect();
+            return Err(format!("storage textures of {other:?} are not known: use one of {}", known.join(", ")));
+        }
+    })
+}
+
 /// Size of a variable, a trailing runtime-sized array counted as one element.
 fn type_bytes(module: &Module, var: &GlobalVariable) -> u64 {
-    u64::from(module.types[var.ty].inner.size(module.to_ctx()))
+    module.types[var.ty].inner.try_size(module.to_ctx()).map_or(u64::from(u32::MAX), u64::from)
 }
 
 fn check_limits(
@@ -405,7 +473,9 @@ fn write(module: &Module, info: &ModuleInfo, entry: &str, target: &Target) -> Re
         bounds_check_policies: BoundsCheckPolicies {
             index: policy(safety.index),
             buffer: policy(safety.buffer),
-            image_load: BoundsCheckPolicy::Restrict,
+            // Robust image access is part of Vulkan 1.3 and always on. naga's own check of unsigned coordinates is
+            // not even valid SPIR-V.
+            image_load: BoundsCheckPolicy::Unchecked,
             binding_array: BoundsCheckPolicy::Restrict,
         },
         zero_initialize_workgroup_memory: match (safety.zero_workgroup, target.zero_init_workgroup_memory) {
@@ -413,6 +483,9 @@ fn write(module: &Module, info: &ModuleInfo, entry: &str, target: &Target) -> Re
             (true, true) => spv::ZeroInitializeWorkgroupMemoryMode::Native,
             (true, false) => spv::ZeroInitializeWorkgroupMemoryMode::Polyfill,
         },
+        capabilities: Some(capabilities::of(target)),
+        // Stage inputs and outputs, of which a compute shader has none.
+        use_storage_input_output_16: false,
         force_loop_bounding: safety.loops,
         emit_int_div_checks: safety.division,
         ..spv::Options::default()

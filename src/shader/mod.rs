@@ -6,8 +6,11 @@
 //!
 //! Everything here is a pure function of its arguments; the same source gives the same words of SPIR-V.
 
+mod capabilities;
 mod check;
 mod compile;
+mod front;
+mod guard;
 mod layout_free;
 mod report;
 mod schema;

@@ -31,6 +31,8 @@ pub struct ShaderError {
     pub line: Option<u32>,
     /// Column in that line, in characters, from 1.
     pub column: Option<u32>,
+    /// The declared entry at fault, such as `bindings[2].element`, where the fault is in none of the author's lines.
+    pub field: Option<String>,
     /// The message alone.
     pub message: String,
     text: String,
@@ -50,19 +52,22 @@ impl Text<'_> {
     /// An error at a place, with further lines of explanation.
     pub fn error(&self, stage: Stage, at: Option<Range<usize>>, message: String, notes: &[String]) -> ShaderError {
         let mut text = self.key.to_owned();
-        let mut position = None;
+        let (mut position, mut field) = (None, None);
+        // Behind the last declaration, or between two, means that the author's text ended too early.
+        let at = at.map(|range| match range.start >= self.author && self.field(range.start).is_none() {
+            true => self.end()..self.end(),
+            false => range,
+        });
         match at {
-            Some(range) if range.start < self.author => {
+            Some(range) if range.start < self.author || self.field(range.start).is_none() => {
                 let (line, column) = self.position(range.start);
                 position = Some((line, column));
                 let _ = write!(text, ":{line}:{column}: {message}");
                 self.quote(&mut text, line, column, &range);
             }
             Some(range) => {
-                let field = self.fields.iter().find(|(r, _)| r.contains(&range.start)).map(|(_, f)| f.as_str());
-                // Behind the last declaration, or between two: the author's text ended too early.
-                let field = field.unwrap_or("end of source");
-                let _ = write!(text, ": {field}: {message}");
+                field = self.field(range.start).map(str::to_owned);
+                let _ = write!(text, ": {}: {message}", field.as_deref().unwrap_or_default());
             }
             None => {
                 let _ = write!(text, ": {message}");
@@ -71,7 +76,32 @@ impl Text<'_> {
         for note in notes {
             let _ = write!(text, "\n  note: {note}");
         }
-        ShaderError { stage, line: position.map(|p| p.0), column: position.map(|p| p.1), message, text }
+        ShaderError { stage, line: position.map(|p| p.0), column: position.map(|p| p.1), field, message, text }
+    }
+
+    /// The declared entry that a place in the generated text comes from.
+    fn field(&self, at: usize) -> Option<&str> {
+        self.fields.iter().find(|(range, _)| range.contains(&at)).map(|(_, field)| field.as_str())
+    }
+
+    /// Behind the last character of the author's text that is no space.
+    fn end(&self) -> usize {
+        self.full.get(..self.author).unwrap_or_default().trim_end().len()
+    }
+
+    /// A line for a place beside the one that an error is reported at.
+    pub fn note(&self, at: Option<Range<usize>>, label: &str) -> String {
+        match at {
+            Some(range) if range.start < self.author => {
+                let (line, column) = self.position(range.start);
+                format!("{label}, at {line}:{column}")
+            }
+            Some(range) => match self.field(range.start) {
+                Some(field) => format!("{label}, in {field}"),
+                None => label.to_owned(),
+            },
+            None => label.to_owned(),
+        }
     }
 
     fn position(&self, at: usize) -> (u32, u32) {

@@ -1,5 +1,7 @@
 //! The vocabulary of interfaces: what is declared, what is reflected, and how parameters lie in memory.
 
+use crate::texture::Format;
+
 /// What the device can do, as far as code generation cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -15,6 +17,8 @@ pub struct Target {
     pub float64: bool,
     /// Subgroup operations are available in compute shaders.
     pub subgroups: bool,
+    /// Arrays of textures may be indexed by values known only at run time.
+    pub texture_array_indexing: bool,
     /// Parameter blocks up to this many bytes travel as push constants.
     pub max_push_constant_bytes: u32,
     /// Largest workgroup, per axis.
@@ -34,13 +38,59 @@ pub struct Access {
     pub write: bool,
 }
 
-/// What a binding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BindingKind {
+/// The one table of binding kinds: variant, name in a declared schema, name for a registered shader, whether it is
+/// a buffer.
+macro_rules! binding_kinds {
+    ($($(#[$doc:meta])* $variant:ident $declared:literal $registered:literal $buffer:literal;)*) => {
+        /// What a binding is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum BindingKind { $($(#[$doc])* $variant),* }
+
+        impl BindingKind {
+            /// Every kind.
+            pub const ALL: &'static [BindingKind] = &[$(BindingKind::$variant),*];
+            /// Name in a declared schema; empty where a schema cannot declare it.
+            #[must_use]
+            pub const fn declared_name(self) -> &'static str {
+                match self { $(Self::$variant => $declared),* }
+            }
+            /// Name in the bindings of a registered shader.
+            #[must_use]
+            pub const fn registered_name(self) -> &'static str {
+                match self { $(Self::$variant => $registered),* }
+            }
+            /// Whether a buffer is bound to it.
+            #[must_use]
+            pub const fn is_buffer(self) -> bool {
+                match self { $(Self::$variant => $buffer),* }
+            }
+        }
+    };
+}
+
+binding_kinds! {
     /// `var<storage>`.
-    StorageBuffer,
+    StorageBuffer "buffer" "storage_buffer" true;
     /// `var<uniform>`.
-    UniformBuffer,
+    UniformBuffer "" "uniform_buffer" true;
+    /// `texture_2d<f32>`.
+    Texture2d "texture2d" "texture_2d" false;
+    /// `texture_3d<f32>`.
+    Texture3d "texture3d" "texture_3d" false;
+    /// `texture_storage_2d`.
+    Storage2d "storage2d" "storage_2d" false;
+    /// `texture_storage_3d`.
+    Storage3d "storage3d" "storage_3d" false;
+    /// `sampler`.
+    Sampler "sampler" "sampler" false;
+}
+
+impl BindingKind {
+    /// Whether shaders write it as a storage texture.
+    #[must_use]
+    pub const fn is_storage_texture(self) -> bool {
+        matches!(self, Self::Storage2d | Self::Storage3d)
+    }
 }
 
 /// How a declared storage binding may be used.
@@ -48,7 +98,9 @@ pub enum BindingKind {
 pub enum DeclaredAccess {
     /// `read`.
     Read,
-    /// `read_write`; WGSL has no write-only buffers.
+    /// `write`; for a buffer the same as `read_write`, since WGSL has no write-only buffers.
+    Write,
+    /// `read_write`.
     ReadWrite,
 }
 
@@ -61,8 +113,27 @@ pub struct BindingDecl {
     pub kind: BindingKind,
     /// How it may be used.
     pub access: DeclaredAccess,
-    /// WGSL type of an array element for a storage buffer, of the whole variable for a uniform buffer.
+    /// WGSL type of an array element of a storage buffer, of the whole variable for a uniform buffer; not looked at
+    /// for the other kinds.
     pub element: String,
+    /// Texels of a storage texture; not looked at for the other kinds.
+    pub format: Format,
+    /// Textures in an array of them; one texture without.
+    pub array: Option<u32>,
+}
+
+impl BindingDecl {
+    /// A storage buffer of `array<element>`.
+    pub fn buffer(name: impl Into<String>, access: DeclaredAccess, element: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            kind: BindingKind::StorageBuffer,
+            access,
+            element: element.into(),
+            format: Format::Rgba16f,
+            array: None,
+        }
+    }
 }
 
 /// The one table of parameter types: variant, name in a schema, WGSL spelling, components.
@@ -140,7 +211,14 @@ pub enum Interface {
         bindings: Option<u32>,
         /// Bindings that the source must not write.
         read_only: Option<Vec<u32>>,
+        /// Kind, and for storage textures the format, of each binding, to be checked against the source.
+        kinds: Option<Vec<(BindingKind, Option<Format>)>>,
     },
+}
+
+impl Interface {
+    /// From the source alone.
+    pub const REFLECTED: Self = Self::Reflected { bindings: None, read_only: None, kinds: None };
 }
 
 /// A program before it is compiled.
@@ -167,8 +245,12 @@ pub struct Binding {
     pub kind: BindingKind,
     /// What the entry point really does to it; neither when it is not used or only asked for its length.
     pub access: Access,
-    /// Bytes of the smallest buffer that can be bound: a runtime-sized array counts as one element.
+    /// Bytes of the smallest buffer that can be bound: a runtime-sized array counts as one element. 0 for textures.
     pub min_bytes: u64,
+    /// Texels of a storage texture.
+    pub format: Option<Format>,
+    /// Textures in it: 1 unless it is an array of them.
+    pub count: u32,
 }
 
 /// How the parameter block reaches the shader.
@@ -225,9 +307,12 @@ impl ParamLayout {
     /// [`ParamLayout::write`] by index. Integers take the nearest value of their range.
     pub fn write_field(&self, block: &mut [u8], field: usize, component: usize, value: f64) -> bool {
         let Some(field) = self.fields.get(field) else { return false };
+        if component >= field.ty.components() {
+            return false;
+        }
         // Vectors and the columns of a 4x4 matrix are packed without gaps.
         let at = field.offset as usize + 4 * component;
-        let Some(slot) = block.get_mut(at..at + 4).filter(|_| component < field.ty.components()) else { return false };
+        let Some(slot) = block.get_mut(at..at + 4) else { return false };
         slot.copy_from_slice(&match field.ty {
             ParamType::I32 => (value as i32).to_le_bytes(),
             ParamType::U32 => (value as u32).to_le_bytes(),

@@ -3,6 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
+mod robustness;
+
 fn target() -> Target {
     Target {
         robust_buffer_access2: true,
@@ -11,6 +13,7 @@ fn target() -> Target {
         int64: false,
         float64: false,
         subgroups: false,
+        texture_array_indexing: false,
         max_push_constant_bytes: 128,
         max_workgroup_size: [256, 256, 64],
         max_workgroup_invocations: 256,
@@ -19,20 +22,13 @@ fn target() -> Target {
 }
 
 fn raw(source: &str) -> ProgramSource {
-    let interface = Interface::Reflected { bindings: None, read_only: None };
+    let interface = Interface::REFLECTED;
     ProgramSource { key: "k".into(), source: source.into(), entry_point: None, interface }
 }
 
 fn declared(source: &str, bindings: &[(&str, DeclaredAccess, &str)], params: &[(&str, ParamType)]) -> ProgramSource {
-    let bindings = bindings
-        .iter()
-        .map(|(name, access, element)| BindingDecl {
-            name: (*name).into(),
-            kind: BindingKind::StorageBuffer,
-            access: *access,
-            element: (*element).into(),
-        })
-        .collect();
+    let bindings =
+        bindings.iter().map(|(name, access, element)| BindingDecl::buffer(*name, *access, *element)).collect();
     let params = params.iter().map(|(n, ty)| ParamDecl { name: (*n).into(), ty: *ty, default: [0.0; 16] }).collect();
     ProgramSource { interface: Interface::Declared { bindings, params }, ..raw(source) }
 }
@@ -88,10 +84,10 @@ fn errors() {
             "share @binding(0)",
         ),
         (
-            "@group(0) @binding(0) var t: texture_2d<f32>;\n@compute @workgroup_size(1) fn main() {}",
+            "@group(0) @binding(0) var t: texture_2d<u32>;\n@compute @workgroup_size(1) fn main() {}",
             Interface,
             Some(1),
-            "textures",
+            "this kind of texture is not known",
         ),
         (
             "var<immediate> p: u32;\n@compute @workgroup_size(1) fn main() { _ = p; }",
@@ -156,7 +152,7 @@ fn interfaces_are_checked_at_the_call() {
     let two = "@group(0) @binding(0) var<storage> a: array<u32>; @group(0) @binding(1) var<storage, read_write> b: array<u32>;
         @compute @workgroup_size(1) fn main() { b[0] = a[0]; }";
     let reflected = |source: &str, bindings: Option<u32>, read_only: Option<&[u32]>| ProgramSource {
-        interface: Interface::Reflected { bindings, read_only: read_only.map(<[u32]>::to_vec) },
+        interface: Interface::Reflected { bindings, read_only: read_only.map(<[u32]>::to_vec), kinds: None },
         ..raw(source)
     };
     let cases: &[(ProgramSource, Option<&str>)] = &[
@@ -298,6 +294,7 @@ fn parameters_are_written_by_component_and_type() {
         ("v", 3, 9.0, false),
         ("i", 1, 9.0, false),
         ("x", 0, 9.0, false),
+        ("v", usize::MAX, 9.0, false),
     ];
     for (name, component, value, written) in cases {
         assert_eq!(layout.write(&mut block, name, *component, *value), *written, "{name}");

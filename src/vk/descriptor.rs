@@ -70,8 +70,13 @@ impl Pools {
 
 fn create(shared: &Shared, sets: u32, bindings: u32) -> Result<vk::DescriptorPool> {
     let size = |ty, per_set: u32| vk::DescriptorPoolSize { ty, descriptor_count: (sets * per_set).max(bindings) };
-    let sizes =
-        [size(vk::DescriptorType::STORAGE_BUFFER, STORAGE_PER_SET), size(vk::DescriptorType::UNIFORM_BUFFER, 1)];
+    let sizes = [
+        size(vk::DescriptorType::STORAGE_BUFFER, STORAGE_PER_SET),
+        size(vk::DescriptorType::UNIFORM_BUFFER, 1),
+        size(vk::DescriptorType::SAMPLED_IMAGE, 1),
+        size(vk::DescriptorType::STORAGE_IMAGE, 1),
+        size(vk::DescriptorType::SAMPLER, 1),
+    ];
     let info = vk::DescriptorPoolCreateInfo::default().max_sets(sets).pool_sizes(&sizes);
     // SAFETY: valid structs.
     unsafe { shared.device.create_descriptor_pool(&info, None) }.map_err(|r| shared.error("vkCreateDescriptorPool", r))

@@ -2,6 +2,7 @@
 //! push of constants and the dispatch itself, each skipped when it would repeat the last.
 
 use super::descriptor::Pools;
+use super::image::{self, GpuTexture};
 use super::pipeline::Pipeline;
 use super::{Backend, Shared};
 use crate::arena::Arena;
@@ -19,6 +20,7 @@ const SCOPES: [(vk::PipelineStageFlags2, vk::AccessFlags2); Uses::COUNT] = [
     (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::UNIFORM_READ),
     (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
     (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE),
+    (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_SAMPLED_READ),
 ];
 
 /// Stages and accesses of all bits in `uses`.
@@ -68,6 +70,7 @@ impl Backend {
         unsafe { device.begin_command_buffer(commands, &info) }
             .map_err(|r| self.shared.error("vkBeginCommandBuffer", r))?;
         let mut state = Bindings { pipeline: u32::MAX, bound: &[], staged: (u32::MAX, 0), params: &[] };
+        self.cmd_prepare(commands, arena, plan);
         for (cut, level) in plan.iter() {
             if let Some(cut) = cut {
                 self.cmd_barrier(commands, barrier(cut));
@@ -96,6 +99,7 @@ impl Backend {
                     View::Fill(c) => unsafe {
                         device.cmd_fill_buffer(commands, self.raw(c.buffer), c.offset, c.size, c.value);
                     },
+                    other => self.cmd_texture(commands, other),
                 }
             }
         }
@@ -184,6 +188,83 @@ impl Backend {
         Ok(())
     }
 
+    fn texture(&self, slot: u32) -> Option<&GpuTexture> {
+        self.textures.get(slot as usize).and_then(Option::as_ref)
+    }
+
+    fn image_info(&self, kind: vk::DescriptorType, slot: u32) -> vk::DescriptorImageInfo {
+        if kind == vk::DescriptorType::SAMPLER {
+            let sampler = self.samplers.get(slot as usize).copied().unwrap_or_default();
+            return vk::DescriptorImageInfo { sampler, ..Default::default() };
+        }
+        let image_view = self.texture(slot).map_or(vk::ImageView::null(), |t| t.view);
+        vk::DescriptorImageInfo { image_view, image_layout: image::LAYOUT, ..Default::default() }
+    }
+
+    /// Brings every new texture of the frame into the one layout, in one call.
+    fn cmd_prepare(&self, commands: vk::CommandBuffer, arena: &Arena, plan: &Plan) {
+        if plan.prepares().is_empty() {
+            return;
+        }
+        let of = |at: &u32| match arena.view(*at) {
+            Some((View::Prepare(c), _)) => self.texture(c.texture),
+            _ => None,
+        };
+        let barriers: SmallVec<[vk::ImageMemoryBarrier2<'_>; 8]> = plan
+            .prepares()
+            .iter()
+            .filter_map(of)
+            .map(|texture| {
+                vk::ImageMemoryBarrier2::default()
+                    .dst_stage_mask(vk::PipelineStageFlags2::COMPUTE_SHADER | vk::PipelineStageFlags2::ALL_TRANSFER)
+                    .dst_access_mask(vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE)
+                    .old_layout(vk::ImageLayout::UNDEFINED)
+                    .new_layout(image::LAYOUT)
+                    .image(texture.image)
+                    .subresource_range(image::subresource())
+            })
+            .collect();
+        let info = vk::DependencyInfo::default().image_memory_barriers(&barriers);
+        // SAFETY: alive while the frame is, valid structs, recording.
+        unsafe { self.shared.device.cmd_pipeline_barrier2(commands, &info) };
+    }
+
+    /// The commands that move texels.
+    fn cmd_texture(&self, commands: vk::CommandBuffer, view: View<'_>) {
+        let device = &self.shared.device;
+        match view {
+            View::Clear(c) => {
+                let Some(texture) = self.texture(c.texture) else { return };
+                let zero = vk::ClearColorValue { float32: [0.0; 4] };
+                let range = [image::subresource()];
+                // SAFETY: alive while the frame is; a colour image in the layout that it is always in.
+                unsafe { device.cmd_clear_color_image(commands, texture.image, image::LAYOUT, &zero, &range) };
+            }
+            View::UploadTexture(c) => {
+                let Some(texture) = self.texture(c.texture) else { return };
+                let (source, offset) = self.upload_buffer(Slice { segment: c.segment, offset: c.source });
+                let region = [image::copy_region(texture, offset)];
+                // SAFETY: as above; the staged bytes are exactly the texture's.
+                unsafe { device.cmd_copy_buffer_to_image(commands, source, texture.image, image::LAYOUT, &region) };
+            }
+            View::ReadTexture(c) => {
+                let Some(texture) = self.texture(c.texture) else { return };
+                let to = self.readback.raw(c.segment);
+                let region = [image::copy_region(texture, c.destination)];
+                // SAFETY: as above; the slice holds exactly the texture's bytes.
+                unsafe { device.cmd_copy_image_to_buffer(commands, texture.image, image::LAYOUT, to, &region) };
+            }
+            View::CopyToTexture(c) => {
+                let Some(texture) = self.texture(c.texture) else { return };
+                let region = [image::copy_region(texture, 0)];
+                let source = self.raw(c.buffer);
+                // SAFETY: as above; the buffer was seen to hold the texture's bytes.
+                unsafe { device.cmd_copy_buffer_to_image(commands, source, texture.image, image::LAYOUT, &region) };
+            }
+            _ => {}
+        }
+    }
+
     fn cmd_descriptors(
         &self,
         commands: vk::CommandBuffer,
@@ -193,29 +274,38 @@ impl Backend {
         (segment, offset): (u32, u32),
     ) -> Result<()> {
         let mut infos: SmallVec<[vk::DescriptorBufferInfo; 16]> = SmallVec::new();
-        for b in bound {
-            let Some(buffer) = self.buffers.get(b.index() as usize).and_then(Option::as_ref) else { continue };
-            infos.push(vk::DescriptorBufferInfo { buffer: buffer.raw, offset: 0, range: buffer.size });
+        // Parallel to the buffers, one entry a descriptor; empty for the common program without textures.
+        let mut images: SmallVec<[vk::DescriptorImageInfo; 16]> = SmallVec::new();
+        for run in &pipeline.runs {
+            for b in bound.iter().skip(run.first as usize).take(run.count as usize) {
+                if !is_image(run.kind) {
+                    let Some(buffer) = self.buffers.get(b.index() as usize).and_then(Option::as_ref) else { break };
+                    infos.push(vk::DescriptorBufferInfo { buffer: buffer.raw, offset: 0, range: buffer.size });
+                } else {
+                    images.resize(infos.len(), vk::DescriptorImageInfo::default());
+                    images.push(self.image_info(run.kind, b.index()));
+                    infos.push(vk::DescriptorBufferInfo::default());
+                }
+            }
         }
-        if infos.len() != pipeline.bindings as usize {
+        if infos.len() != pipeline.descriptors as usize {
             return Ok(());
         }
-        let set = if pipeline.push || pipeline.bindings == 0 && pipeline.uniform.is_none() {
+        let set = if pipeline.push || pipeline.descriptors == 0 && pipeline.uniform.is_none() {
             vk::DescriptorSet::null()
         } else {
-            pools.allocate(&self.shared, pipeline.set_layout, pipeline.bindings + 1)?
+            pools.allocate(&self.shared, pipeline.set_layout, pipeline.descriptors + 1)?
         };
         let mut block = [vk::DescriptorBufferInfo::default()];
         let mut writes: SmallVec<[vk::WriteDescriptorSet<'_>; 4]> = SmallVec::new();
         for run in &pipeline.runs {
             let range = run.first as usize..(run.first + run.count) as usize;
-            writes.push(
-                vk::WriteDescriptorSet::default()
-                    .dst_set(set)
-                    .dst_binding(run.first)
-                    .descriptor_type(run.kind)
-                    .buffer_info(&infos[range]),
-            );
+            let write =
+                vk::WriteDescriptorSet::default().dst_set(set).dst_binding(run.binding).descriptor_type(run.kind);
+            writes.push(match images.get(range.clone()) {
+                Some(images) if is_image(run.kind) => write.image_info(images),
+                _ => write.buffer_info(&infos[range]),
+            });
         }
         if let Some((binding, bytes)) = pipeline.uniform {
             debug_assert_ne!(segment, PARAMS_INLINE);
@@ -238,6 +328,10 @@ impl Backend {
         bind(&self.shared, commands, pipeline, set, &writes);
         Ok(())
     }
+}
+
+fn is_image(kind: vk::DescriptorType) -> bool {
+    kind != vk::DescriptorType::STORAGE_BUFFER && kind != vk::DescriptorType::UNIFORM_BUFFER
 }
 
 fn bind(

@@ -112,6 +112,31 @@ impl Memory {
         }
     }
 
+    /// Gives an image memory.
+    pub fn bind_image(&mut self, shared: &Shared, image: vk::Image, name: &str, size: u64) -> Result<Allocation> {
+        // SAFETY: alive.
+        let requirements = unsafe { shared.device.get_image_memory_requirements(image) };
+        if requirements.size > self.largest(requirements.memory_type_bits) {
+            return Err(Error::OutOfMemory { what: name.to_owned(), bytes: size });
+        }
+        let allocator = self.allocator.as_mut().ok_or(Error::DeviceLost { call: "an earlier call" })?;
+        let desc = AllocationCreateDesc {
+            name,
+            requirements,
+            location: MemoryLocation::GpuOnly,
+            linear: false,
+            allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+        };
+        let allocation = allocator.allocate(&desc).map_err(|e| allocation_error(&e, name, size))?;
+        // SAFETY: alive; the allocation meets the image's requirements and is its alone.
+        let bound = unsafe { shared.device.bind_image_memory(image, allocation.memory(), allocation.offset()) };
+        if let Err(result) = bound {
+            self.free(allocation);
+            return Err(shared.error("vkBindImageMemory", result));
+        }
+        Ok(allocation)
+    }
+
     fn bind(&mut self, shared: &Shared, raw: vk::Buffer, name: &str, size: u64, intent: Intent) -> Result<Allocation> {
         // SAFETY: alive.
         let mut requirements = unsafe { shared.device.get_buffer_memory_requirements(raw) };
@@ -158,7 +183,8 @@ impl Memory {
         heap.min(self.max_allocation)
     }
 
-    fn free(&mut self, allocation: Allocation) {
+    /// Gives memory back.
+    pub fn free(&mut self, allocation: Allocation) {
         if let Some(Err(error)) = self.allocator.as_mut().map(|a| a.free(allocation)) {
             tracing::error!("an allocation could not be freed: {error}");
         }

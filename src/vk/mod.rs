@@ -19,6 +19,7 @@ mod debug;
 mod descriptor;
 mod encode;
 mod frame;
+mod image;
 mod instance;
 mod memory;
 mod pipeline;
@@ -32,7 +33,9 @@ use crate::error::{Error, Result};
 use crate::record::Limits;
 use crate::ring::Slice;
 use crate::shader::{Binding, ParamLayout, ProgramSource};
+use crate::texture::{SamplerDesc, TextureDesc};
 use ash::vk;
+use image::GpuTexture;
 use memory::{GpuBuffer, Intent, Memory};
 use staging::Staging;
 use std::collections::VecDeque;
@@ -132,8 +135,10 @@ pub(crate) fn error(call: &'static str, result: vk::Result) -> Error {
 
 /// What waits for the device to be done with it.
 enum Garbage {
-    /// A buffer, by slot.
-    Buffer(u32),
+    /// A buffer or texture, by slot.
+    Resource(u32),
+    /// A sampler, by slot.
+    Sampler(u32),
     /// A pipeline, by slot.
     Pipeline(u32),
 }
@@ -156,7 +161,10 @@ pub(crate) struct BuiltProgram {
 /// Everything on the device. Field order is drop order.
 pub(crate) struct Backend {
     worker: worker::Worker,
+    /// Buffers and textures share their slots.
     buffers: Vec<Option<GpuBuffer>>,
+    textures: Vec<Option<GpuTexture>>,
+    samplers: Vec<vk::Sampler>,
     pipelines: Vec<Option<pipeline::Pipeline>>,
     free_pipelines: Vec<u32>,
     upload: Staging,
@@ -189,6 +197,8 @@ impl Backend {
         let mut backend = Self {
             worker: worker::Worker::start(Arc::clone(&shared))?,
             buffers: Vec::new(),
+            textures: Vec::new(),
+            samplers: Vec::new(),
             pipelines: Vec::new(),
             free_pipelines: Vec::new(),
             upload: Staging::new("upload", Intent::Upload),
@@ -246,9 +256,39 @@ impl Backend {
         self.buffers[slot] = Some(buffer);
     }
 
-    /// The buffer of a slot goes away once the device is done with this frame.
-    pub fn discard_buffer(&mut self, slot: u32) {
-        self.discarded.push(Garbage::Buffer(slot));
+    /// Makes the image of a slot.
+    pub fn create_texture(&mut self, name: &str, desc: &TextureDesc) -> Result<GpuTexture> {
+        GpuTexture::new(&self.shared, &mut self.memory, name, desc)
+    }
+
+    pub fn place_texture(&mut self, slot: u32, texture: GpuTexture) {
+        let slot = slot as usize;
+        if slot >= self.textures.len() {
+            self.textures.resize_with(slot + 1, || None);
+        }
+        self.textures[slot] = Some(texture);
+    }
+
+    pub fn create_sampler(&mut self, name: &str, desc: &SamplerDesc) -> Result<vk::Sampler> {
+        image::sampler(&self.shared, name, desc)
+    }
+
+    pub fn place_sampler(&mut self, slot: u32, sampler: vk::Sampler) {
+        let slot = slot as usize;
+        if slot >= self.samplers.len() {
+            self.samplers.resize(slot + 1, vk::Sampler::null());
+        }
+        self.samplers[slot] = sampler;
+    }
+
+    /// The buffer or texture of a slot goes away once the device is done with this frame.
+    pub fn discard_resource(&mut self, slot: u32) {
+        self.discarded.push(Garbage::Resource(slot));
+    }
+
+    /// The sampler of a slot goes away once the device is done with this frame.
+    pub fn discard_sampler(&mut self, slot: u32) {
+        self.discarded.push(Garbage::Sampler(slot));
     }
 
     /// A pipeline goes away once the device is done with this frame.
@@ -389,16 +429,27 @@ impl Backend {
         Some(self.file(answer))
     }
 
-    /// Destroys what the device is done with; calls `freed` with each buffer slot that may be reused.
-    pub fn collect(&mut self, mut freed: impl FnMut(u32)) {
+    /// Destroys what the device is done with; calls `freed` with each slot that may be reused, true for a resource
+    /// and false for a sampler.
+    pub fn collect(&mut self, mut freed: impl FnMut(u32, bool)) {
         while self.garbage.front().is_some_and(|(serial, _)| *serial <= self.completed) {
             let Some((_, garbage)) = self.garbage.pop_front() else { break };
             match garbage {
-                Garbage::Buffer(slot) => {
+                Garbage::Resource(slot) => {
                     if let Some(buffer) = self.buffers.get_mut(slot as usize).and_then(Option::take) {
                         self.memory.destroy(&self.shared, buffer);
                     }
-                    freed(slot);
+                    if let Some(texture) = self.textures.get_mut(slot as usize).and_then(Option::take) {
+                        texture.destroy(&self.shared, &mut self.memory);
+                    }
+                    freed(slot, true);
+                }
+                Garbage::Sampler(slot) => {
+                    if let Some(sampler) = self.samplers.get_mut(slot as usize) {
+                        // SAFETY: alive or null; the device is done with it.
+                        unsafe { self.shared.device.destroy_sampler(std::mem::take(sampler), None) };
+                    }
+                    freed(slot, false);
                 }
                 Garbage::Pipeline(slot) => {
                     if let Some(pipeline) = self.pipelines.get_mut(slot as usize).and_then(Option::take) {
@@ -429,6 +480,7 @@ impl Backend {
     pub fn memory_use(&self) -> MemoryUse {
         MemoryUse {
             buffers: self.buffers.iter().flatten().map(|b| b.size).sum(),
+            textures: self.textures.iter().flatten().map(|t| t.bytes).sum(),
             upload: self.upload.capacity(),
             readback: self.readback.capacity(),
             reserved: self.memory.reserved(),
@@ -441,6 +493,8 @@ impl Backend {
 pub struct MemoryUse {
     /// Buffers created by the user.
     pub buffers: u64,
+    /// Textures created by the user, texels without gaps.
+    pub textures: u64,
     /// Upload staging.
     pub upload: u64,
     /// Readback staging.
@@ -468,6 +522,13 @@ impl Drop for Backend {
         }
         for buffer in self.buffers.drain(..).flatten() {
             self.memory.destroy(&self.shared, buffer);
+        }
+        for texture in self.textures.drain(..).flatten() {
+            texture.destroy(&self.shared, &mut self.memory);
+        }
+        for sampler in self.samplers.drain(..) {
+            // SAFETY: alive or null, and idle as just established.
+            unsafe { self.shared.device.destroy_sampler(sampler, None) };
         }
         for pipeline in self.pipelines.drain(..).flatten() {
             pipeline.destroy(&self.shared);

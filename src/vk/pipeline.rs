@@ -7,9 +7,12 @@ use ash::vk;
 use smallvec::SmallVec;
 use std::ffi::CString;
 
-/// Neighbouring bindings of one descriptor type: one descriptor write covers them.
+/// Neighbouring descriptors of one type: one descriptor write covers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
+    /// First binding.
+    pub binding: u32,
+    /// First descriptor, counted over all bindings.
     pub first: u32,
     pub count: u32,
     pub kind: vk::DescriptorType,
@@ -23,7 +26,8 @@ pub(crate) struct Pipeline {
     /// Descriptors go into the command buffer; a set is allocated otherwise.
     pub push: bool,
     pub runs: SmallVec<[Run; 2]>,
-    pub bindings: u32,
+    /// Descriptors of the bindings, arrays counted in full; the parameter block is not among them.
+    pub descriptors: u32,
     /// Bytes of push constants; 0 for none.
     pub push_bytes: u32,
     /// Binding of the staged parameter block, and its size.
@@ -35,8 +39,8 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     /// Builds everything from compiled code. What exists when a step fails is destroyed.
     pub fn new(shared: &Shared, cache: vk::PipelineCache, key: &str, compiled: &Compiled) -> Result<Self> {
-        let kinds: SmallVec<[vk::DescriptorType; 8]> =
-            compiled.bindings.iter().map(|b| descriptor_type(&b.kind)).collect();
+        let kinds: SmallVec<[Kind; 8]> =
+            compiled.bindings.iter().map(|b| Kind { ty: descriptor_type(b.kind), count: b.count }).collect();
         check_counts(shared, &kinds, &compiled.params.placement)?;
         let uniform = match compiled.params.placement {
             ParamPlacement::Uniform { binding } => Some((binding, compiled.params.bytes)),
@@ -44,15 +48,16 @@ impl Pipeline {
         };
         let push_bytes =
             if compiled.params.placement == ParamPlacement::PushConstants { compiled.params.bytes } else { 0 };
-        let descriptors = kinds.len() as u32 + u32::from(uniform.is_some());
-        let push = shared.push.is_some() && descriptors <= shared.max_push_descriptors && descriptors > 0;
+        let descriptors = kinds.iter().map(|k| k.count).sum();
+        let all = descriptors + u32::from(uniform.is_some());
+        let push = shared.push.is_some() && all <= shared.max_push_descriptors && all > 0;
         let mut pipeline = Self {
             raw: vk::Pipeline::null(),
             layout: vk::PipelineLayout::null(),
             set_layout: vk::DescriptorSetLayout::null(),
             push,
             runs: runs(&kinds),
-            bindings: kinds.len() as u32,
+            descriptors,
             push_bytes,
             uniform,
             label: super::debug::c_string(key),
@@ -71,20 +76,20 @@ impl Pipeline {
         shared: &Shared,
         cache: vk::PipelineCache,
         key: &str,
-        kinds: &[vk::DescriptorType],
+        kinds: &[Kind],
         compiled: &Compiled,
     ) -> Result<()> {
         let device = &shared.device;
-        let binding = |n: u32, kind| {
+        let binding = |n: u32, kind: Kind| {
             vk::DescriptorSetLayoutBinding::default()
                 .binding(n)
-                .descriptor_type(kind)
-                .descriptor_count(1)
+                .descriptor_type(kind.ty)
+                .descriptor_count(kind.count)
                 .stage_flags(vk::ShaderStageFlags::COMPUTE)
         };
         let mut list: SmallVec<[_; 8]> = kinds.iter().enumerate().map(|(n, kind)| binding(n as u32, *kind)).collect();
         if let Some((n, _)) = self.uniform {
-            list.push(binding(n, vk::DescriptorType::UNIFORM_BUFFER));
+            list.push(binding(n, Kind { ty: vk::DescriptorType::UNIFORM_BUFFER, count: 1 }));
         }
         let flags = if self.push {
             vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR
@@ -142,30 +147,47 @@ impl Pipeline {
     }
 }
 
-fn descriptor_type(kind: &BindingKind) -> vk::DescriptorType {
+/// Descriptors of one binding.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    ty: vk::DescriptorType,
+    count: u32,
+}
+
+fn descriptor_type(kind: BindingKind) -> vk::DescriptorType {
     match kind {
         BindingKind::StorageBuffer => vk::DescriptorType::STORAGE_BUFFER,
         BindingKind::UniformBuffer => vk::DescriptorType::UNIFORM_BUFFER,
+        BindingKind::Texture2d | BindingKind::Texture3d => vk::DescriptorType::SAMPLED_IMAGE,
+        BindingKind::Storage2d | BindingKind::Storage3d => vk::DescriptorType::STORAGE_IMAGE,
+        BindingKind::Sampler => vk::DescriptorType::SAMPLER,
     }
 }
 
-fn runs(kinds: &[vk::DescriptorType]) -> SmallVec<[Run; 2]> {
+fn runs(kinds: &[Kind]) -> SmallVec<[Run; 2]> {
     let mut runs: SmallVec<[Run; 2]> = SmallVec::new();
+    let mut first = 0;
     for (n, kind) in kinds.iter().enumerate() {
         match runs.last_mut() {
-            Some(run) if run.kind == *kind => run.count += 1,
-            _ => runs.push(Run { first: n as u32, count: 1, kind: *kind }),
+            // A write runs over into the next bindings of its type; an array may do so too.
+            Some(run) if run.kind == kind.ty => run.count += kind.count,
+            _ => runs.push(Run { binding: n as u32, first, count: kind.count, kind: kind.ty }),
         }
+        first += kind.count;
     }
     runs
 }
 
-fn check_counts(shared: &Shared, kinds: &[vk::DescriptorType], params: &ParamPlacement) -> Result<()> {
-    let count = |kind| kinds.iter().filter(|k| **k == kind).count() as u32;
+fn check_counts(shared: &Shared, kinds: &[Kind], params: &ParamPlacement) -> Result<()> {
+    let count = |ty| kinds.iter().filter(|k| k.ty == ty).map(|k| k.count).sum::<u32>();
     let own = u32::from(matches!(params, ParamPlacement::Uniform { .. }));
+    let p = &shared.properties;
     let table = [
-        ("storage buffers", count(vk::DescriptorType::STORAGE_BUFFER), shared.properties.max_storage_buffers),
-        ("uniform buffers", count(vk::DescriptorType::UNIFORM_BUFFER) + own, shared.properties.max_uniform_buffers),
+        ("storage buffers", count(vk::DescriptorType::STORAGE_BUFFER), p.max_storage_buffers),
+        ("uniform buffers", count(vk::DescriptorType::UNIFORM_BUFFER) + own, p.max_uniform_buffers),
+        ("sampled textures", count(vk::DescriptorType::SAMPLED_IMAGE), p.max_sampled_images),
+        ("storage textures", count(vk::DescriptorType::STORAGE_IMAGE), p.max_storage_images),
+        ("samplers", count(vk::DescriptorType::SAMPLER), p.max_samplers),
     ];
     for (what, given, limit) in table {
         if given > limit {
@@ -187,12 +209,17 @@ mod tests {
     #[test]
     fn neighbours_of_one_type_make_a_run() {
         const S: vk::DescriptorType = vk::DescriptorType::STORAGE_BUFFER;
-        const U: vk::DescriptorType = vk::DescriptorType::UNIFORM_BUFFER;
-        let run = |first, count, kind| Run { first, count, kind };
-        let cases: &[(&[vk::DescriptorType], &[Run])] =
-            &[(&[], &[]), (&[S, S, S], &[run(0, 3, S)]), (&[S, U, U, S], &[run(0, 1, S), run(1, 2, U), run(3, 1, S)])];
+        const I: vk::DescriptorType = vk::DescriptorType::SAMPLED_IMAGE;
+        type Case<'a> = (&'a [(vk::DescriptorType, u32)], &'a [(u32, u32, u32, vk::DescriptorType)]);
+        let cases: &[Case<'_>] = &[
+            (&[], &[]),
+            (&[(S, 1), (S, 1), (S, 1)], &[(0, 0, 3, S)]),
+            (&[(S, 1), (I, 4), (I, 1), (S, 1)], &[(0, 0, 1, S), (1, 1, 5, I), (3, 6, 1, S)]),
+        ];
         for (kinds, expected) in cases {
-            assert_eq!(&runs(kinds)[..], *expected);
+            let kinds: Vec<Kind> = kinds.iter().map(|(ty, count)| Kind { ty: *ty, count: *count }).collect();
+            let got: Vec<_> = runs(&kinds).iter().map(|r| (r.binding, r.first, r.count, r.kind)).collect();
+            assert_eq!(got, *expected);
         }
     }
 }

@@ -59,6 +59,9 @@ pub(crate) struct Properties {
     pub uniform_alignment: u64,
     pub max_storage_buffers: u32,
     pub max_uniform_buffers: u32,
+    pub max_sampled_images: u32,
+    pub max_storage_images: u32,
+    pub max_samplers: u32,
 }
 
 /// A device being looked at.
@@ -165,7 +168,11 @@ fn missing(instance: &Instance, raw: vk::PhysicalDevice, version: u32, has_compu
     let mut all = vk::PhysicalDeviceFeatures2::default().push_next(&mut twelve).push_next(&mut thirteen);
     // SAFETY: alive, valid structs, and the device is of version 1.3.
     unsafe { instance.raw.get_physical_device_features2(raw, &mut all) };
-    let needed = [(twelve.timeline_semaphore, "timelineSemaphore"), (thirteen.synchronization2, "synchronization2")];
+    let needed = [
+        (twelve.timeline_semaphore, "timelineSemaphore"),
+        (thirteen.synchronization2, "synchronization2"),
+        (thirteen.robust_image_access, "robustImageAccess"),
+    ];
     let lacking: Vec<&str> = needed.iter().filter(|(on, _)| *on == vk::FALSE).map(|(_, name)| *name).collect();
     (!lacking.is_empty()).then(|| format!("it lacks {}", lacking.join(" and ")))
 }
@@ -221,9 +228,11 @@ fn create(instance: Instance, candidate: &Candidate, options: &DeviceOptions) ->
     let robustness2 = has(ash::ext::robustness2::NAME);
 
     let mut have_robust = vk::PhysicalDeviceRobustness2FeaturesEXT::default();
+    let mut have_11 = vk::PhysicalDeviceVulkan11Features::default();
     let mut have_12 = vk::PhysicalDeviceVulkan12Features::default();
     let mut have_13 = vk::PhysicalDeviceVulkan13Features::default();
-    let mut have = vk::PhysicalDeviceFeatures2::default().push_next(&mut have_12).push_next(&mut have_13);
+    let mut have =
+        vk::PhysicalDeviceFeatures2::default().push_next(&mut have_11).push_next(&mut have_12).push_next(&mut have_13);
     if robustness2 {
         have = have.push_next(&mut have_robust);
     }
@@ -249,15 +258,23 @@ fn create(instance: Instance, candidate: &Candidate, options: &DeviceOptions) ->
         robustness2 && have_robust.robust_buffer_access2 == vk::TRUE && have_10.robust_buffer_access == vk::TRUE;
     let mut enable_robust = vk::PhysicalDeviceRobustness2FeaturesEXT::default().robust_buffer_access2(robust2);
     let subgroup_stages = props_11.subgroup_supported_stages.contains(vk::ShaderStageFlags::COMPUTE);
-    let mut enable_12 = vk::PhysicalDeviceVulkan12Features::default()
-        .timeline_semaphore(true)
-        .shader_float16(have_12.shader_float16 == vk::TRUE);
+    // naga asks for all three whenever a shader names f16.
+    let float16 = have_12.shader_float16 == vk::TRUE
+        && have_11.storage_buffer16_bit_access == vk::TRUE
+        && have_11.uniform_and_storage_buffer16_bit_access == vk::TRUE;
+    let mut enable_11 = vk::PhysicalDeviceVulkan11Features::default()
+        .storage_buffer16_bit_access(float16)
+        .uniform_and_storage_buffer16_bit_access(float16);
+    let mut enable_12 = vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true).shader_float16(float16);
     let mut enable_13 = vk::PhysicalDeviceVulkan13Features::default()
         .synchronization2(true)
+        .robust_image_access(true)
         .maintenance4(have_13.maintenance4 == vk::TRUE)
         .shader_zero_initialize_workgroup_memory(have_13.shader_zero_initialize_workgroup_memory == vk::TRUE);
     let enable_10 = vk::PhysicalDeviceFeatures::default()
         .robust_buffer_access(have_10.robust_buffer_access == vk::TRUE)
+        .shader_storage_image_extended_formats(have_10.shader_storage_image_extended_formats == vk::TRUE)
+        .shader_sampled_image_array_dynamic_indexing(have_10.shader_sampled_image_array_dynamic_indexing == vk::TRUE)
         .shader_int64(have_10.shader_int64 == vk::TRUE)
         .shader_float64(have_10.shader_float64 == vk::TRUE);
     let mut names = Vec::new();
@@ -274,6 +291,7 @@ fn create(instance: Instance, candidate: &Candidate, options: &DeviceOptions) ->
         .queue_create_infos(&queues)
         .enabled_extension_names(&names)
         .enabled_features(&enable_10)
+        .push_next(&mut enable_11)
         .push_next(&mut enable_12)
         .push_next(&mut enable_13);
     if robust2 {
@@ -300,14 +318,22 @@ fn create(instance: Instance, candidate: &Candidate, options: &DeviceOptions) ->
             max_buffer_bytes: props_13.max_buffer_size.min(max_allocation).min(largest_heap) & !3,
             max_storage_range: limits.max_storage_buffer_range.into(),
             max_uniform_range: limits.max_uniform_buffer_range.into(),
+            max_texture_2d: limits.max_image_dimension2_d,
+            max_texture_3d: limits.max_image_dimension3_d,
+            formats: super::image::support(
+                &instance.raw,
+                raw,
+                have_10.shader_storage_image_extended_formats == vk::TRUE,
+            ),
         },
     };
     let target = Target {
         robust_buffer_access2: robust2,
         zero_init_workgroup_memory: have_13.shader_zero_initialize_workgroup_memory == vk::TRUE,
-        float16: have_12.shader_float16 == vk::TRUE,
+        float16,
         int64: have_10.shader_int64 == vk::TRUE,
         float64: have_10.shader_float64 == vk::TRUE,
+        texture_array_indexing: have_10.shader_sampled_image_array_dynamic_indexing == vk::TRUE,
         subgroups: subgroup_stages && props_11.subgroup_supported_operations.contains(SUBGROUP_OPERATIONS),
         // The least that every device has, so that a program's layout does not depend on the device.
         max_push_constant_bytes: limits.max_push_constants_size.min(128),
@@ -334,6 +360,13 @@ fn create(instance: Instance, candidate: &Candidate, options: &DeviceOptions) ->
             max_uniform_buffers: limits
                 .max_per_stage_descriptor_uniform_buffers
                 .min(limits.max_descriptor_set_uniform_buffers),
+            max_sampled_images: limits
+                .max_per_stage_descriptor_sampled_images
+                .min(limits.max_descriptor_set_sampled_images),
+            max_storage_images: limits
+                .max_per_stage_descriptor_storage_images
+                .min(limits.max_descriptor_set_storage_images),
+            max_samplers: limits.max_per_stage_descriptor_samplers.min(limits.max_descriptor_set_samplers),
         },
         target,
         info,

@@ -1,9 +1,7 @@
 //! What the GPU tests share: a validated device, one at a time, and the check that validation stayed silent.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test support")]
 
-use ashfall::shader::{
-    Access, BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamType, ProgramSource,
-};
+use ashfall::shader::{Access, BindingDecl, DeclaredAccess, Interface, ParamDecl, ParamType, ProgramSource};
 use ashfall::{BufferId, DeviceOptions, Gpu, ProgramId, ScriptHost, ScriptOptions};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -87,15 +85,7 @@ pub fn declared(key: &str, source: &str, bindings: &[(&str, DeclaredAccess)], pa
         source: source.into(),
         entry_point: None,
         interface: Interface::Declared {
-            bindings: bindings
-                .iter()
-                .map(|(name, access)| BindingDecl {
-                    name: (*name).into(),
-                    kind: BindingKind::StorageBuffer,
-                    access: *access,
-                    element: "u32".into(),
-                })
-                .collect(),
+            bindings: bindings.iter().map(|(name, access)| BindingDecl::buffer(*name, *access, "u32")).collect(),
             params: params
                 .iter()
                 .map(|name| ParamDecl { name: (*name).into(), ty: ParamType::U32, default: [0.0; 16] })
@@ -105,12 +95,7 @@ pub fn declared(key: &str, source: &str, bindings: &[(&str, DeclaredAccess)], pa
 }
 
 pub fn reflected(key: &str, source: &str) -> ProgramSource {
-    ProgramSource {
-        key: key.into(),
-        source: source.into(),
-        entry_point: None,
-        interface: Interface::Reflected { bindings: None, read_only: None },
-    }
+    ProgramSource { key: key.into(), source: source.into(), entry_point: None, interface: Interface::REFLECTED }
 }
 
 /// Compiles and waits.

@@ -1,13 +1,17 @@
 //! The Rust API: a device, the verbs that record on it, and the keys that come back.
 
+mod texture;
+
 use crate::error::{Error, Result};
 use crate::inspect::DispatchRecord;
 use crate::plan::{Plan, Planner};
 use crate::readback::{Entry, ReadKey, ReadState, ReadTable};
 use crate::record::{Recorder, stale};
-use crate::registry::{BufferDesc, BufferId, ProgramId, ProgramState, Resident};
+use crate::registry::{Bind, BufferDesc, BufferId, ProgramId, ProgramState, Resident, TextureId};
 use crate::shader::{self, ProgramSource};
+use crate::texture::SamplerDesc;
 use crate::vk::{Backend, Built, DeviceInfo, DeviceOptions, MemoryUse};
+use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
 /// What one frame came to.
@@ -34,6 +38,8 @@ pub struct Gpu {
     planner: Planner,
     plan: Plan,
     reads: ReadTable,
+    /// The texture that `scene_depth` binds, supplied by the host.
+    scene_depth: Option<TextureId>,
     backend: Backend,
 }
 
@@ -54,13 +60,18 @@ impl Gpu {
     /// [`Error::NoValidationLayer`] when validation was asked for and is not installed.
     pub fn open(options: &DeviceOptions) -> Result<Self> {
         let backend = Backend::open(options)?;
-        Ok(Self {
+        let mut gpu = Self {
             recorder: Recorder::new(backend.info().limits.clone()),
             planner: Planner::default(),
             plan: Plan::default(),
             reads: ReadTable::default(),
+            scene_depth: None,
             backend,
-        })
+        };
+        for (name, filter, clamp) in texture::BUILT_IN_SAMPLERS {
+            gpu.add_sampler(name, SamplerDesc { filter: *filter, clamp: *clamp }, true)?;
+        }
+        Ok(gpu)
     }
 
     /// The device.
@@ -128,7 +139,7 @@ impl Gpu {
     fn release_buffer(&mut self, id: BufferId) -> bool {
         let removed = self.recorder.remove_buffer(id);
         if removed {
-            self.backend.discard_buffer(id.index());
+            self.backend.discard_resource(id.index());
         }
         removed
     }
@@ -142,13 +153,13 @@ impl Gpu {
     /// What a buffer was created as; `None` once it is destroyed.
     #[must_use]
     pub fn buffer_desc(&self, id: BufferId) -> Option<BufferDesc> {
-        self.recorder.registry.buffers.get(id).map(|b| b.desc)
+        self.recorder.buffer(id).ok().map(|(_, desc)| desc)
     }
 
     /// The name of a live buffer.
     #[must_use]
     pub fn buffer_name(&self, id: BufferId) -> Option<&str> {
-        self.recorder.registry.buffers.get(id).map(|b| &*b.name)
+        self.recorder.buffer(id).ok().map(|(buffer, _)| &*buffer.name)
     }
 
     /// Writes bytes into a buffer at a byte offset; both multiples of 4.
@@ -354,9 +365,19 @@ impl Gpu {
     /// buffers, a size that does not fit, a workgroup count of zero or over the limit) is also counted in
     /// [`Gpu::failing`] until the same program and target run again.
     pub fn dispatch(&mut self, id: ProgramId, buffers: &[BufferId], groups: [u32; 3]) -> Result<()> {
+        let binds: SmallVec<[Bind; 16]> = buffers.iter().map(|b| Bind::Buffer(*b)).collect();
+        self.dispatch_with(id, &binds, groups)
+    }
+
+    /// [`Gpu::dispatch`] with resources of any kind: one a binding in binding order, as many as it has textures for
+    /// an array of them.
+    ///
+    /// # Errors
+    /// As [`Gpu::dispatch`].
+    pub fn dispatch_with(&mut self, id: ProgramId, binds: &[Bind], groups: [u32; 3]) -> Result<()> {
         self.backend.check_lost()?;
         let Self { recorder, backend, .. } = self;
-        recorder.dispatch(id, buffers, groups, |block| {
+        recorder.dispatch(id, binds, groups, |block| {
             let slice = backend.stage(block.len() as u64, backend.uniform_alignment())?;
             backend.staged_bytes(slice, block.len() as u64)?.copy_from_slice(block);
             Ok(slice)
@@ -444,9 +465,13 @@ impl Gpu {
         }
         self.backend.advance();
         let Self { backend, planner, recorder, .. } = self;
-        backend.collect(|slot| {
-            planner.forget(slot);
-            recorder.registry.buffers.recycle(slot);
+        backend.collect(|slot, resource| {
+            if resource {
+                planner.forget(slot);
+                recorder.registry.resources.recycle(slot);
+            } else {
+                recorder.registry.samplers.recycle(slot);
+            }
         });
     }
 

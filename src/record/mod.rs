@@ -2,17 +2,34 @@
 //!
 //! A refused call leaves the arena byte for byte as it was. Nothing here allocates in a steady frame.
 
+mod dispatch;
+mod texture;
+
 use crate::arena::Arena;
-use crate::command::{Bound, Dispatch, Fill, PARAMS_INLINE, Read, Upload, Uses, View};
+use crate::command::{Clear, Fill, Prepare, Read, Upload, View};
 use crate::error::{Error, Result};
+use crate::handle::Id;
 use crate::inspect::Ledger;
 use crate::plan::text::Names;
 use crate::registry::{
-    Buffer, BufferDesc, BufferId, MAX_EARLY_KEYS, Program, ProgramId, ProgramState, Registry, Resident, remember,
+    BufferDesc, BufferId, MAX_EARLY_KEYS, Program, ProgramId, ProgramState, Registry, Resident, Resource, Shape,
+    remember,
 };
 use crate::ring::Slice;
 use crate::shader::{Interface, ProgramSource};
+use crate::texture::Format;
 use smallvec::SmallVec;
+
+/// What the device can do with a format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormatSupport {
+    /// Shaders can sample it.
+    pub sampled: bool,
+    /// Shaders can sample it with linear filtering.
+    pub linear: bool,
+    /// Shaders can read and write it as a storage texture.
+    pub storage: bool,
+}
 
 /// The device's limits, as far as recording needs them.
 #[derive(Clone, Debug)]
@@ -27,6 +44,12 @@ pub struct Limits {
     pub max_storage_range: u64,
     /// Largest range a uniform binding may have, in bytes.
     pub max_uniform_range: u64,
+    /// Most texels of a 2D texture, per axis.
+    pub max_texture_2d: u32,
+    /// Most texels of a 3D texture, per axis.
+    pub max_texture_3d: u32,
+    /// What the device can do with each format, in the order of [`Format::ALL`].
+    pub formats: [FormatSupport; Format::ALL.len()],
 }
 
 /// A frame being recorded, and the names it is recorded with.
@@ -39,6 +62,7 @@ pub(crate) struct Recorder {
     /// Number of the frame being recorded, from 1.
     pub frame: u64,
     requests: u64,
+    serials: u64,
     /// Programs whose parameter block was staged this frame.
     staged: Vec<ProgramId>,
     /// Program slots to reuse once no command of this frame names them.
@@ -54,6 +78,7 @@ impl Recorder {
             limits,
             frame: 1,
             requests: 0,
+            serials: 0,
             staged: Vec::new(),
             removed_programs: Vec::new(),
         }
@@ -78,14 +103,13 @@ impl Recorder {
 
     /// Names a buffer. A live one of that name loses it and is returned for release.
     pub fn add_buffer(&mut self, name: &str, desc: BufferDesc) -> (BufferId, Option<BufferId>) {
-        let id =
-            self.registry.buffers.insert(Buffer { name: name.into(), desc, created_frame: self.frame, fresh: true });
+        let id = self.add_resource(name, Shape::Buffer(desc));
         (id, self.registry.buffer_names.insert(name.into(), id))
     }
 
     /// Takes a buffer out of the registry. The slot is recycled when the device is done with it.
     pub fn remove_buffer(&mut self, id: BufferId) -> bool {
-        let Some(buffer) = self.registry.buffers.remove(id) else { return false };
+        let Some(buffer) = self.registry.resources.remove(id) else { return false };
         if self.registry.buffer_names.get(&buffer.name) == Some(&id) {
             self.registry.buffer_names.remove(&buffer.name);
         }
@@ -93,42 +117,48 @@ impl Recorder {
         true
     }
 
-    pub fn buffer(&self, id: BufferId) -> Result<&Buffer> {
-        self.registry.buffers.get(id).ok_or_else(|| stale("buffer", id))
+    pub fn add_resource<K>(&mut self, name: &str, shape: Shape) -> Id<K> {
+        self.serials += 1;
+        let (serial, created_frame) = (self.serials, self.frame);
+        self.registry.resources.insert(Resource { name: name.into(), shape, serial, created_frame, fresh: true })
+    }
+
+    pub fn buffer(&self, id: BufferId) -> Result<(&Resource, BufferDesc)> {
+        let found = self.registry.resources.get(id).and_then(|r| Some((r, *r.buffer()?)));
+        found.ok_or_else(|| stale("buffer", id))
     }
 
     pub fn check_write(&self, id: BufferId, offset: u64, bytes: u64) -> Result<()> {
-        let size = self.buffer(id)?.desc.size;
-        check_range(size, offset, bytes)
+        check_range(self.buffer(id)?.1.size, offset, bytes)
     }
 
     /// Appends an upload that [`Recorder::check_write`] has let through.
     pub fn upload(&mut self, id: BufferId, offset: u64, size: u64, from: Slice) {
-        let Some(buffer) = self.registry.buffers.get_mut(id) else { return };
-        let whole = offset == 0 && size == buffer.desc.size;
-        if std::mem::take(&mut buffer.fresh) && !whole {
-            clear(&mut self.arena, id.index(), buffer.desc.size);
+        let Some(buffer) = self.registry.resources.get_mut(id) else { return };
+        let all = buffer.buffer().map_or(0, |desc| desc.size);
+        if std::mem::take(&mut buffer.fresh) && (offset, size) != (0, all) {
+            clear(&mut self.arena, id.index(), all);
         }
         self.arena.push(&Upload { buffer: id.index(), segment: from.segment, source: from.offset, offset, size });
     }
 
     /// Why a buffer cannot be read, if so; its size otherwise.
     pub fn check_read(&self, id: BufferId) -> Result<u64> {
-        let buffer = self.buffer(id)?;
-        if !buffer.desc.readback {
+        let (buffer, desc) = self.buffer(id)?;
+        if !desc.readback {
             return Err(Error::argument(
                 "buffer",
                 format!("\"{}\"", buffer.name),
                 "a buffer created without readback = false",
             ));
         }
-        Ok(buffer.desc.size)
+        Ok(desc.size)
     }
 
     /// Appends a copy of the whole buffer to a readback slice.
     pub fn read(&mut self, id: BufferId, to: Slice) {
-        let Some(buffer) = self.registry.buffers.get_mut(id) else { return };
-        let size = buffer.desc.size;
+        let Some(buffer) = self.registry.resources.get_mut(id) else { return };
+        let size = buffer.buffer().map_or(0, |desc| desc.size);
         if std::mem::take(&mut buffer.fresh) {
             clear(&mut self.arena, id.index(), size);
         }
@@ -237,139 +267,6 @@ impl Recorder {
         true
     }
 
-    // ---- dispatch ----
-
-    /// Records a dispatch, or counts it as a failure of its (program, target) pair and says why.
-    ///
-    /// `stage` places a parameter block that does not fit push constants; it is called at most once a program and
-    /// frame while the block stays the same.
-    pub fn dispatch(
-        &mut self,
-        id: ProgramId,
-        buffers: &[BufferId],
-        groups: [u32; 3],
-        stage: impl FnOnce(&[u8]) -> Result<Slice>,
-    ) -> Result<()> {
-        let Self { arena, registry, ledger, limits, frame, staged, .. } = self;
-        let program = registry.programs.get_mut(id).ok_or_else(|| stale("program", id))?;
-        let Some(resident) = &mut program.resident else {
-            let error = not_resident(program);
-            return Err(self.refuse_by_id(id, buffers, error));
-        };
-        if buffers.len() != resident.slots.len() {
-            let error = Error::argument(
-                "buffers",
-                format!("{} buffers", buffers.len()),
-                format!("{} for program \"{}\": {}", resident.slots.len(), program.key, list(resident)),
-            );
-            return Err(self.refuse_by_id(id, buffers, error));
-        }
-        let mut bound: SmallVec<[Bound; 16]> = SmallVec::new();
-        let mut targets: SmallVec<[u64; 16]> = SmallVec::new();
-        let mut problem = None;
-        let mut fresh = false;
-        for (i, (buffer_id, slot)) in buffers.iter().zip(&resident.slots).enumerate() {
-            let Some(buffer) = registry.buffers.get(*buffer_id) else {
-                return Err(stale("buffer", *buffer_id));
-            };
-            fresh |= buffer.fresh;
-            if !slot.uses.writes().is_none() {
-                targets.push(buffer_id.to_bits());
-            }
-            bound.push(Bound::new(buffer_id.index(), slot.uses));
-            let most = if slot.uniform { limits.max_uniform_range } else { limits.max_storage_range };
-            if buffer.desc.size > most || buffer.desc.size < slot.min_bytes {
-                problem.get_or_insert(i);
-            }
-        }
-        if targets.is_empty() {
-            targets.extend(buffers.iter().map(|b| b.to_bits()));
-        }
-        let over = (0..3).find(|&axis| groups[axis].wrapping_sub(1) >= limits.max_workgroups[axis]);
-        if problem.is_some() || over.is_some() {
-            let error = match (over, problem) {
-                (Some(axis), _) => bad_groups(axis, groups[axis], limits),
-                (_, Some(i)) => bad_size(
-                    i,
-                    &resident.bindings[i].name,
-                    registry.buffers.get(buffers[i]),
-                    resident.slots[i].min_bytes,
-                    limits,
-                    resident.slots[i].uniform,
-                ),
-                _ => return Ok(()),
-            };
-            return Err(self.refuse(id, &targets, error));
-        }
-        let params_staged = resident.params_staged();
-        let (segment, offset) = if params_staged {
-            let slice = match resident.staged {
-                Some(slice) => slice,
-                None => match stage(&resident.block) {
-                    Ok(slice) => {
-                        staged.push(id);
-                        *resident.staged.insert(slice)
-                    }
-                    Err(error) => return Err(self.refuse(id, &targets, error)),
-                },
-            };
-            (slice.segment, slice.offset as u32)
-        } else {
-            (PARAMS_INLINE, 0)
-        };
-        if fresh {
-            for buffer_id in buffers {
-                if let Some(buffer) = registry.buffers.get_mut(*buffer_id)
-                    && std::mem::take(&mut buffer.fresh)
-                {
-                    clear(arena, buffer_id.index(), buffer.desc.size);
-                }
-            }
-        }
-        // The row's names are needed only when it is new; the registry lends them without the programs' contents.
-        let row = ledger.row(id.to_bits(), &targets, registry);
-        ledger.ran(row, *frame);
-        let Some(resident) = registry.programs.get(id).and_then(|p| p.resident.as_ref()) else { return Ok(()) };
-        let params: &[u8] = if params_staged { &[] } else { &resident.block };
-        arena.push_dispatch(
-            &Dispatch {
-                program: id.index(),
-                pipeline: resident.pipeline,
-                groups,
-                row,
-                param_segment: segment,
-                param_offset: offset,
-                bindings: bound.len() as u32,
-                param_bytes: params.len() as u32,
-            },
-            &bound,
-            params,
-        );
-        Ok(())
-    }
-
-    /// Counts a refused dispatch whose program or buffers are not there by name.
-    pub fn refuse_by_name(&mut self, shader: &str, bound: &[&str], error: &Error) {
-        self.ledger.failed_by_name(shader, bound, self.frame, &error.to_string());
-    }
-
-    #[cold]
-    fn refuse(&mut self, id: ProgramId, targets: &[u64], error: Error) -> Error {
-        let row = self.ledger.row(id.to_bits(), targets, &self.registry);
-        self.ledger.failed(row, self.frame, &error.to_string());
-        error
-    }
-
-    /// Counts a refused dispatch whose written buffers cannot be told.
-    #[cold]
-    fn refuse_by_id(&mut self, id: ProgramId, buffers: &[BufferId], error: Error) -> Error {
-        let key = self.registry.programs.get(id).map(|p| p.key.clone()).unwrap_or_default();
-        let name = |b: &BufferId| self.registry.buffers.get(*b).map_or("(destroyed)", |b| &*b.name);
-        let names: Vec<&str> = buffers.iter().map(name).collect();
-        self.ledger.failed_by_name(&key, &names, self.frame, &error.to_string());
-        error
-    }
-
     // ---- frame ----
 
     /// Undoes what the frame's commands promised: they never reached the device.
@@ -379,11 +276,20 @@ impl Recorder {
                 View::Dispatch(c, ..) => self.ledger.undo(c.row, c.program, self.frame, error),
                 // The only fills are those that give a new buffer its zeros.
                 View::Fill(c) => {
-                    if let Some(buffer) = self.registry.buffers.at_mut(c.buffer) {
+                    if let Some(buffer) = self.registry.resources.at_mut(c.buffer) {
                         buffer.fresh = true;
                     }
                 }
-                View::Upload(_) | View::Read(_) => {}
+                View::Clear(Clear { texture, .. }) | View::Prepare(Prepare { texture, .. }) => {
+                    if let Some(texture) = self.registry.resources.at_mut(*texture) {
+                        texture.fresh = true;
+                    }
+                }
+                View::Upload(_)
+                | View::Read(_)
+                | View::UploadTexture(_)
+                | View::ReadTexture(_)
+                | View::CopyToTexture(_) => {}
             }
         }
     }
@@ -405,7 +311,7 @@ impl Recorder {
 
 impl Names for Registry {
     fn resource(&self, index: u32) -> String {
-        self.buffers.at(index).map_or_else(|| format!("(destroyed {index})"), |b| b.name.to_string())
+        self.resources.at(index).map_or_else(|| format!("(destroyed {index})"), |b| b.name.to_string())
     }
     fn program(&self, index: u32) -> String {
         self.programs.at(index).map_or_else(|| format!("(destroyed {index})"), |p| p.key.to_string())
@@ -437,41 +343,3 @@ fn check_range(size: u64, offset: u64, bytes: u64) -> Result<()> {
     }
     Ok(())
 }
-
-fn not_resident(program: &Program) -> Error {
-    let key = &program.key;
-    Error::Shader(match program.state {
-        ProgramState::Failed => format!(
-            "program \"{key}\" failed to compile: {}",
-            program.error.as_deref().unwrap_or("no reason was given")
-        ),
-        _ => format!("program \"{key}\" is still being compiled: wait until programState answers \"ready\""),
-    })
-}
-
-fn list(resident: &Resident) -> String {
-    let names: Vec<&str> = resident.bindings.iter().map(|b| &*b.name).collect();
-    format!("[{}]", names.join(", "))
-}
-
-fn bad_groups(axis: usize, given: u32, limits: &Limits) -> Error {
-    Error::argument(
-        format!("workgroups[{}]", axis + 1),
-        given,
-        format!("1 to {} ({} axis of {})", limits.max_workgroups[axis], ["x", "y", "z"][axis], limits.device),
-    )
-}
-
-fn bad_size(i: usize, binding: &str, buffer: Option<&Buffer>, least: u64, limits: &Limits, uniform: bool) -> Error {
-    let (name, size) = buffer.map_or(("", 0), |b| (&*b.name, b.desc.size));
-    let (most, what) =
-        if uniform { (limits.max_uniform_range, "uniform") } else { (limits.max_storage_range, "storage") };
-    Error::argument(
-        format!("buffers[{}]", i + 1),
-        format!("\"{name}\" of {size} bytes"),
-        format!("{least} to {most} bytes for binding \"{binding}\" (the {what} range limit of {})", limits.device),
-    )
-}
-
-/// For the ledger's rows a program and its buffers are told by what they do; see [`Uses`].
-const _: () = assert!(Uses::COUNT <= 5, "Bound packs five use bits");
