@@ -101,6 +101,8 @@ pub struct Sampler {
     pub desc: SamplerDesc,
     /// One of the samplers that are always there.
     pub built_in: bool,
+    /// Frame it was created in.
+    pub created_frame: u64,
 }
 
 /// What a dispatch binds to one binding.

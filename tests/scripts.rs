@@ -24,6 +24,7 @@ const SCRIPTS: &[(&str, Check)] = &[
     ("conformance/programs.luau", ok),
     ("conformance/shared_types.luau", ok),
     ("conformance/textures.luau", ok),
+    ("conformance/inspect.luau", ok),
 ];
 
 /// What a script printed.

@@ -3,7 +3,7 @@
 mod texture;
 
 use crate::error::{Error, Result};
-use crate::inspect::DispatchRecord;
+use crate::inspect::{DispatchRecord, Inventory, Presence};
 use crate::plan::{Plan, Planner};
 use crate::readback::{Entry, ReadKey, ReadState, ReadTable};
 use crate::record::{Recorder, stale};
@@ -399,6 +399,39 @@ impl Gpu {
     #[must_use]
     pub fn status(&self, key: &str) -> Vec<DispatchRecord> {
         self.recorder.ledger.status(key, &self.recorder.registry)
+    }
+
+    // ---- inventory ----
+
+    /// What is held on the device, as published at the end of the last frame in which something came or went.
+    #[must_use]
+    pub fn inventory(&self) -> &Inventory {
+        &self.recorder.inventory
+    }
+
+    /// Whether a key names a resource, and the live key in its place when it names a former one.
+    #[must_use]
+    pub fn diagnose(&self, key: &str) -> (Presence, Option<String>) {
+        self.recorder.inventory.diagnose(key, &self.recorder.registry)
+    }
+
+    /// Creates a buffer that `owner` holds under `name`: its key is the owner's own and changes with every creation,
+    /// so that an old key never names a new buffer. The owner's former buffer of that name is destroyed.
+    ///
+    /// # Errors
+    /// As [`Gpu::create_buffer`].
+    pub fn create_owned_buffer(&mut self, owner: &str, name: &str, desc: BufferDesc) -> Result<String> {
+        if owner.is_empty() || owner.contains('/') || name.is_empty() {
+            let given = format!("\"{owner}\", \"{name}\"");
+            return Err(Error::argument("name", given, "an owner without a slash and a name, neither empty"));
+        }
+        let key = crate::inspect::owned_key(owner, name, self.recorder.next_serial());
+        let (_, former) = self.diagnose(&key);
+        self.create_buffer(&key, desc)?;
+        if let Some(id) = former.and_then(|k| self.find_buffer(&k)) {
+            self.release_buffer(id);
+        }
+        Ok(key)
     }
 
     // ---- frame ----

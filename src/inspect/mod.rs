@@ -1,5 +1,7 @@
-//! What the crate can tell about itself: the outcome of every dispatch, for now.
+//! What the crate can tell about itself: the outcome of every dispatch, and what is held on the device.
 
+mod inventory;
 mod ledger;
 
+pub use inventory::{Inventory, Owner, Presence, ResourceKind, ResourceRow, owned_key};
 pub use ledger::{DispatchRecord, Ledger, RowNames};

@@ -1,16 +1,13 @@
 //! `compute`: buffers, readbacks, dispatches.
 
 use super::Host;
-use super::args::{
-    MAX_EXACT, Payload, Refusal, Word, boolean_or, field, number, rename, string, table, whole, whole_or,
-};
+use super::args::{MAX_EXACT, Payload, Refusal, Word, field, rename, string, table, whole, whole_or};
 use super::program;
 use super::register::{Answer, Entry};
 use super::texture::{Kind, Named, resolve};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::readback::{ReadKey, ReadState, key_text, parse_key};
-use crate::registry::BufferDesc;
 use mlua::{Lua, Table, Value};
 use smallvec::SmallVec;
 
@@ -37,7 +34,18 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry { name: "dispatch", arity: 2, body: dispatch },
 ];
 
-pub(super) const NAME: &str = "a buffer name (string)";
+pub(super) const NAME: &str = "a buffer name (string) or handle";
+
+/// The key of a buffer: its name, or what its handle carries.
+pub(super) fn buffer_key(value: &Value, field: impl std::fmt::Display, accepted: &str) -> Result<String, Refusal> {
+    match value {
+        Value::Table(handle) => match handle.raw_get::<Value>("key")? {
+            Value::String(key) => Ok(key.to_string_lossy()),
+            _ => Err(Refusal::value(field, value, accepted)),
+        },
+        other => string(other, field, accepted),
+    }
+}
 
 pub(super) fn yes(value: bool) -> Answer {
     Ok((Value::Boolean(value), Value::Nil))
@@ -54,15 +62,8 @@ fn no_buffer(name: &str) -> Error {
 
 fn create_buffer(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer {
     let name = string(&name, "name", NAME)?;
-    let opts = table(&opts, "opts", "a table { size, readback? }")?;
-    let size = field(opts, "size")?;
-    let readback = boolean_or(&field(opts, "readback")?, "opts.readback", true)?;
-    let size = match number(&size) {
-        // Whether it is too much is for the device to say.
-        Some(n) if n.is_finite() && n > 0.0 && n % 4.0 == 0.0 => n as u64,
-        _ => return Err(Refusal::value("opts.size", &size, "a positive multiple of 4 (bytes)")),
-    };
-    match host.gpu.borrow_mut().create_buffer(&name, BufferDesc { size, readback }) {
+    let desc = super::inspect::buffer_desc(&opts)?;
+    match host.gpu.borrow_mut().create_buffer(&name, desc) {
         Ok(_) => yes(true),
         Err(error @ Error::Argument { .. }) => {
             let prefix = if matches!(&error, Error::Argument { field, .. } if field == "size") { "opts." } else { "" };
@@ -73,7 +74,7 @@ fn create_buffer(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer
 }
 
 fn destroy_buffer(_: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
-    let name = string(&name, "name", NAME)?;
+    let name = buffer_key(&name, "name", NAME)?;
     let mut gpu = host.gpu.borrow_mut();
     match gpu.find_buffer(&name) {
         Some(id) => yes(gpu.destroy_buffer(id).is_ok()),
@@ -96,7 +97,7 @@ const WRITE_WORDS: Write = Write { data: "values", offset: "offsetBytes", unit: 
 const WRITE_BYTES: Write = Write { data: "bytes", offset: "offsetBytes", unit: 1, word: Word::U32, numbers: false };
 
 fn write(lua: &Lua, host: &Host, [name, data, offset, ..]: [Value; 5], form: &Write) -> Answer {
-    let name = string(&name, "name", NAME)?;
+    let name = buffer_key(&name, "name", NAME)?;
     let payload = Payload::new(&data, form.data, form.numbers)?;
     // Within 2^53 before the unit is applied, so the product cannot overflow.
     let offset = whole_or(&offset, form.offset, 0)? * form.unit;
@@ -129,7 +130,7 @@ impl From<Error> for Written {
 }
 
 fn read_buffer(lua: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
-    let name = string(&name, "name", NAME)?;
+    let name = buffer_key(&name, "name", NAME)?;
     let mut gpu = host.gpu.borrow_mut();
     let started = match gpu.find_buffer(&name) {
         Some(id) => gpu.read_buffer(id),
@@ -211,7 +212,7 @@ pub(super) fn dispatch(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> 
     let mut named = Named::new();
     for i in 1..=list.map_or(0, Table::raw_len) {
         let value: Value = list.map_or(Ok(Value::Nil), |l| l.raw_get(i))?;
-        named.push((Kind::Buffer, string(&value, format_args!("opts.buffers[{i}]"), NAME)?));
+        named.push((Kind::Buffer, buffer_key(&value, format_args!("opts.buffers[{i}]"), NAME)?));
     }
     run(host, &shader, &named, opts)
 }

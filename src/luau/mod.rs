@@ -8,6 +8,7 @@ mod args;
 mod buffer;
 mod compute;
 mod files;
+mod inspect;
 mod program;
 mod register;
 pub mod task;
@@ -89,7 +90,7 @@ impl ScriptHost {
 
     /// Runs every task that is due. Returns the errors of the tasks that died of one.
     pub fn step(&self) -> Vec<TaskError> {
-        self.scheduler.step(self.now())
+        self.scheduler.step(&self.lua, self.now())
     }
 
     /// Ends the frame on the device.

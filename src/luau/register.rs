@@ -1,7 +1,7 @@
 //! The one table of script functions, and how each becomes a Luau function.
 
 use super::args::Refusal;
-use super::{Host, buffer, compute, program, texture};
+use super::{Host, buffer, compute, inspect, program, texture};
 use mlua::{Function, Lua, Table, Value};
 use std::rc::Rc;
 
@@ -23,8 +23,11 @@ pub(crate) struct Entry {
 pub(crate) const NAMESPACES: &[(&str, &[Entry])] = &[
     ("compute", compute::ENTRIES),
     ("compute", texture::ENTRIES),
+    ("compute", inspect::ENTRIES),
     ("compute.program", program::ENTRIES),
     ("Buffer", buffer::ENTRIES),
+    ("renderer", inspect::RENDERER),
+    ("substrate", inspect::SUBSTRATE),
 ];
 
 /// Puts every namespace into the globals.

@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::args::{Payload, Refusal, Word, boolean_or, field, field_or, number, string, table, whole};
-use super::compute::{NAME, key_value, no, run, yes};
+use super::compute::{NAME, buffer_key, key_value, no, run, yes};
 use super::program;
 use super::register::{Answer, Entry};
 use crate::error::Error;
@@ -207,7 +207,7 @@ fn destroy_sampler(_: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
 }
 
 fn copy_buffer_to_texture(lua: &Lua, host: &Host, [buffer, key, width, height, format]: [Value; 5]) -> Answer {
-    let buffer = string(&buffer, "bufferName", NAME)?;
+    let buffer = buffer_key(&buffer, "bufferName", NAME)?;
     let key = string(&key, "textureKey", TEXTURE)?;
     let axis = |value: &Value, field: &str| whole(value, field, 1, u64::from(u32::MAX)).map(|n| n as u32);
     let (width, height) = (axis(&width, "width")?, axis(&height, "height")?);
@@ -282,6 +282,7 @@ pub(super) fn dispatch_ex(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) 
         let path = format!("opts.resources[{i}].name");
         match &name {
             _ if kind == Kind::SceneDepth => named.push((kind, "scene_depth".to_owned())),
+            Value::Table(_) if kind == Kind::Buffer => named.push((kind, buffer_key(&name, path, NAME)?)),
             // An array of textures takes a list of names.
             Value::Table(names) => {
                 for j in 1..=names.raw_len() {

@@ -9,7 +9,7 @@ use crate::arena::Arena;
 use crate::command::{Clear, Fill, Prepare, Read, Upload, View};
 use crate::error::{Error, Result};
 use crate::handle::Id;
-use crate::inspect::Ledger;
+use crate::inspect::{Inventory, Ledger};
 use crate::plan::text::Names;
 use crate::registry::{
     BufferDesc, BufferId, MAX_EARLY_KEYS, Program, ProgramId, ProgramState, Registry, Resident, Resource, Shape,
@@ -58,6 +58,7 @@ pub(crate) struct Recorder {
     pub arena: Arena,
     pub registry: Registry,
     pub ledger: Ledger,
+    pub inventory: Inventory,
     pub limits: Limits,
     /// Number of the frame being recorded, from 1.
     pub frame: u64,
@@ -75,6 +76,7 @@ impl Recorder {
             arena: Arena::default(),
             registry: Registry::default(),
             ledger: Ledger::default(),
+            inventory: Inventory::default(),
             limits,
             frame: 1,
             requests: 0,
@@ -114,11 +116,13 @@ impl Recorder {
             self.registry.buffer_names.remove(&buffer.name);
         }
         self.ledger.forget_buffer(id);
+        self.inventory.went(&buffer.name);
         true
     }
 
     pub fn add_resource<K>(&mut self, name: &str, shape: Shape) -> Id<K> {
         self.serials += 1;
+        self.inventory.came();
         let (serial, created_frame) = (self.serials, self.frame);
         self.registry.resources.insert(Resource { name: name.into(), shape, serial, created_frame, fresh: true })
     }
@@ -294,8 +298,14 @@ impl Recorder {
         }
     }
 
+    /// The serial that the next resource will have.
+    pub fn next_serial(&self) -> u64 {
+        self.serials + 1
+    }
+
     /// Forgets the frame's commands and starts the next one.
     pub fn next_frame(&mut self) {
+        self.inventory.publish(&self.registry);
         for id in self.staged.drain(..) {
             if let Some(resident) = self.registry.programs.get_mut(id).and_then(|p| p.resident.as_mut()) {
                 resident.staged = None;

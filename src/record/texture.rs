@@ -3,7 +3,7 @@
 use super::{Recorder, stale};
 use crate::command::{Clear, CopyToTexture, Fill, Prepare, ReadTexture, UploadTexture};
 use crate::error::{Error, Result};
-use crate::registry::{BufferId, Resource, SamplerId, Shape, TextureId};
+use crate::registry::{BufferId, Resource, Sampler, SamplerId, Shape, TextureId};
 use crate::ring::Slice;
 use crate::texture::{Format, SamplerDesc, TextureDesc};
 
@@ -75,6 +75,7 @@ impl Recorder {
             names.remove(&name);
         }
         self.ledger.forget_buffer(id);
+        self.inventory.went(&name);
         true
     }
 
@@ -152,7 +153,9 @@ impl Recorder {
 
     /// Names a sampler. Returns the live one of that name, which has lost it.
     pub fn add_sampler(&mut self, name: &str, desc: SamplerDesc, built_in: bool) -> (SamplerId, Option<SamplerId>) {
-        let id = self.registry.samplers.insert(crate::registry::Sampler { name: name.into(), desc, built_in });
+        self.inventory.came();
+        let sampler = Sampler { name: name.into(), desc, built_in, created_frame: self.frame };
+        let id = self.registry.samplers.insert(sampler);
         (id, self.registry.sampler_names.insert(name.into(), id))
     }
 
@@ -162,10 +165,11 @@ impl Recorder {
             Some(sampler) if !sampler.built_in => {}
             _ => return false,
         }
-        if let Some(sampler) = self.registry.samplers.remove(id)
-            && self.registry.sampler_names.get(&sampler.name) == Some(&id)
-        {
-            self.registry.sampler_names.remove(&sampler.name);
+        if let Some(sampler) = self.registry.samplers.remove(id) {
+            if self.registry.sampler_names.get(&sampler.name) == Some(&id) {
+                self.registry.sampler_names.remove(&sampler.name);
+            }
+            self.inventory.went(&sampler.name);
         }
         true
     }
