@@ -23,18 +23,17 @@
 //!
 //! # fn main() -> Result<(), ashfall::Error> {
 //! let mut gpu = Gpu::open(&DeviceOptions::default())?;
-//! let program = gpu.compile(ProgramSource {
-//!     key: "double".into(),
-//!     source: "
+//! let program = gpu.compile(ProgramSource::new(
+//!     "double",
+//!     "
 //!         @group(0) @binding(0) var<storage, read_write> data: array<u32>;
 //!         @compute @workgroup_size(64)
 //!         fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 //!             if id.x < arrayLength(&data) { data[id.x] *= 2u; }
 //!         }
-//!     ".into(),
-//!     entry_point: None,
-//!     interface: Interface::REFLECTED,
-//! })?;
+//!     ",
+//!     Interface::REFLECTED,
+//! ))?;
 //! gpu.wait_program(program)?; // or go on with other frames until it is ready
 //!
 //! let data = gpu.create_buffer("data", BufferDesc::new(4 * 100))?;
@@ -92,9 +91,10 @@ pub mod texture;
 mod vk;
 
 pub use error::{Error, Result};
+pub use gpu::Includes;
 pub use gpu::{FrameStats, Gpu};
 pub use inspect::DispatchRecord;
-pub use luau::{ScriptHost, ScriptOptions};
+pub use luau::{ScriptHost, ScriptOptions, read_beside};
 pub use readback::{ReadKey, ReadState, Readback, key_text, parse_key};
 pub use record::{FormatSupport, Limits};
 pub use registry::{

@@ -119,6 +119,8 @@ fn run(file: &Path, options: &DeviceOptions, pace: &Pace) -> Result<(), Failure>
     let source = std::fs::read(file).map_err(|e| Failure::Input(format!("ashfall: {}: {e}", file.display())))?;
     let gpu = Rc::new(RefCell::new(Gpu::open(options)?));
     let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = folder.to_owned();
+    gpu.borrow_mut().set_includes(Box::new(move |name| ashfall::read_beside(&beside, name).ok()));
     let luau = |e: mlua::Error| Failure::Input(e.to_string());
     let host = ScriptHost::new(Rc::clone(&gpu), &ScriptOptions { files: Some(folder.to_owned()) }).map_err(luau)?;
     host.spawn(&file.display().to_string(), &source).map_err(luau)?;
@@ -198,8 +200,11 @@ fn check(files: &[PathBuf], entry: Option<&str>, device: Option<String>) -> Resu
             }
         };
         let interface = Interface::REFLECTED;
-        let program = ProgramSource { key: name.clone(), source, entry_point: entry.map(str::to_owned), interface };
-        match shader::compile(&program, gpu.target()) {
+        let mut program =
+            ProgramSource { entry_point: entry.map(str::to_owned), ..ProgramSource::new(&*name, source, interface) };
+        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let expanded = shader::expand(&mut program, &|name| ashfall::read_beside(folder, name).ok());
+        match expanded.and_then(|()| shader::compile(&program, gpu.target())) {
             Ok(compiled) => print!("{}", summary(&name, &compiled)),
             Err(error) => problems.push(error.to_string()),
         }

@@ -138,6 +138,38 @@ fn check_compiles_files_and_shows_their_faults() {
     assert!(code == 1 && out.contains("good.wgsl: ok") && err.contains("bad.wgsl:2:24:"), "{out}{err}");
 }
 
+/// Shaders include files beside them and built-in ones, and faults are shown in the file they are in.
+#[test]
+fn shaders_include_files_beside_them() {
+    file("part.wgsl", "// a part\nfn part(i: u32) -> u32 { return random_hash(i); }");
+    file("broken.wgsl", "// fine\nfn part() -> u32 { return oops; }");
+    let head = "#include \"ashfall/random.wgsl\"\n#include \"part.wgsl\"\n";
+    let main = "@group(0) @binding(0) var<storage, read_write> a: array<u32>;\n@compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) { a[i] = part(i); }\n";
+    let good = file("includes.wgsl", &format!("{head}{main}"));
+    let (code, out, err) = done(ashfall(&["check", good.to_str().unwrap()]));
+    assert!(code == 0 && out.contains("includes.wgsl: ok"), "{out}{err}");
+    let bad = file("includes_bad.wgsl", &format!("#include \"broken.wgsl\"\n{main}"));
+    let (code, _, err) = done(ashfall(&["check", bad.to_str().unwrap()]));
+    assert!(code == 1 && err.starts_with("broken.wgsl:2:27:"), "{err}");
+    // The hash as its paper has it, computed here.
+    let hash = |v: u32| {
+        let state = v.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+        let word = ((state >> ((state >> 28) + 4)) ^ state).wrapping_mul(277_803_737);
+        (word >> 22) ^ word
+    };
+    let script = format!(
+        "compute.createBuffer('a', {{ size = 16 }}) compute.registerShader('h', {{ source = [[\n{head}{main}]] }})
+         while compute.programState('h') == 'pending' do task.wait() end
+         compute.dispatch('h', {{ buffers = {{ 'a' }}, workgroups = {{ 1 }} }})
+         local key = compute.readBuffer('a')
+         repeat task.wait() until compute.isReadbackReady(key)
+         print(table.concat(compute.getReadbackResultU32(key), ' '))"
+    );
+    let (code, out, err) = run("includes.luau", &script, &["--validate"]);
+    let expected = (0..4).map(|i| hash(i).to_string()).collect::<Vec<_>>().join(" ");
+    assert_eq!((code, out.trim()), (0, expected.as_str()), "{err}");
+}
+
 /// The README's script prints what the README says it prints.
 #[test]
 fn the_readme_does_not_lie() {

@@ -14,6 +14,9 @@ use crate::vk::{Backend, Built, DeviceInfo, DeviceOptions, MemoryUse};
 use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
+/// Gives the text of an included file by its name, or `None` for a name it does not know.
+pub type Includes = Box<dyn Fn(&str) -> Option<String>>;
+
 /// What one frame came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameStats {
@@ -40,6 +43,7 @@ pub struct Gpu {
     reads: ReadTable,
     /// The texture that `scene_depth` binds, supplied by the host.
     scene_depth: Option<TextureId>,
+    includes: Includes,
     backend: Backend,
 }
 
@@ -66,6 +70,7 @@ impl Gpu {
             plan: Plan::default(),
             reads: ReadTable::default(),
             scene_depth: None,
+            includes: Box::new(|_| None),
             backend,
         };
         for (name, filter, clamp) in texture::BUILT_IN_SAMPLERS {
@@ -274,10 +279,16 @@ impl Gpu {
     /// # Errors
     /// [`Error::Argument`] when the interface is not well-formed. A source that does not compile is no error here:
     /// see [`Gpu::program_state`].
-    pub fn compile(&mut self, source: ProgramSource) -> Result<ProgramId> {
+    pub fn compile(&mut self, mut source: ProgramSource) -> Result<ProgramId> {
         self.backend.check_lost()?;
         if source.key.is_empty() {
             return Err(Error::argument("name", "an empty string", "a name of at least one byte"));
+        }
+        if let Err(error) = shader::expand(&mut source, &self.includes) {
+            let (id, _) = self.recorder.request_program(&source);
+            tracing::warn!("{error}");
+            self.recorder.program_failed(id, error.to_string());
+            return Ok(id);
         }
         shader::check_interface(&source).map_err(|e| Error::Argument {
             field: e.field,
@@ -287,6 +298,12 @@ impl Gpu {
         let (id, request) = self.recorder.request_program(&source);
         self.backend.compile(id.to_bits(), request, source)?;
         Ok(id)
+    }
+
+    /// Says where `#include` finds files; built-in ones are looked for last. Called while compiling, on the caller's
+    /// thread.
+    pub fn set_includes(&mut self, includes: Includes) {
+        self.includes = includes;
     }
 
     /// Where a program stands, and the reason when it failed.

@@ -14,6 +14,8 @@ mod register;
 pub mod task;
 mod texture;
 
+pub use files::read_beside;
+
 use crate::error::Result;
 use crate::gpu::{FrameStats, Gpu};
 use mlua::Lua;

@@ -36,7 +36,7 @@ fn source_of(opts: &Table, key: &str, interface: Interface) -> Result<ProgramSou
     }
     let entry_point =
         if entry.is_nil() { None } else { Some(string(&entry, entry_field, "an entry point name (string)")?) };
-    Ok(ProgramSource { key: key.to_owned(), source, entry_point, interface })
+    Ok(ProgramSource { entry_point, ..ProgramSource::new(key, source, interface) })
 }
 
 fn request(lua: &Lua, host: &Host, source: ProgramSource) -> Answer {

@@ -69,7 +69,13 @@ impl Safety {
 /// Why the source is no program for this device, with the place in the author's text.
 pub fn compile(p: &ProgramSource, target: &Target) -> Result<Compiled, ShaderError> {
     let generated = Generated::new(p, target);
-    let text = Text { key: &p.key, full: &generated.full, author: p.source.len(), fields: &generated.fields };
+    let text = Text {
+        key: &p.key,
+        full: &generated.full,
+        author: p.source.len(),
+        fields: &generated.fields,
+        map: Some(&p.map),
+    };
     if let Some((at, message)) = guard::too_deep(&p.source) {
         return Err(text.error(Stage::Parse, Some(at..at + 1), message, &[]));
     }

@@ -11,6 +11,7 @@ mod check;
 mod compile;
 mod front;
 mod guard;
+mod include;
 mod layout_free;
 mod report;
 mod schema;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use check::{InterfaceError, check_interface};
 pub use compile::{Compiled, Safety, compile};
+pub use include::{BUILT_IN, SourceMap, expand};
 pub use report::{ShaderError, Stage};
 pub use schema::{
     Access, Binding, BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamField, ParamLayout,

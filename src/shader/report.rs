@@ -1,5 +1,6 @@
 //! Shader errors with the author's line, and the line itself.
 
+use super::include::SourceMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -27,7 +28,7 @@ pub enum Stage {
 pub struct ShaderError {
     /// Which step refused it.
     pub stage: Stage,
-    /// Line in the author's text, from 1.
+    /// Line in the author's text, from 1; in the included file for a fault there.
     pub line: Option<u32>,
     /// Column in that line, in characters, from 1.
     pub column: Option<u32>,
@@ -46,12 +47,14 @@ pub(super) struct Text<'a> {
     pub author: usize,
     /// Ranges of the generated declarations and the field each comes from.
     pub fields: &'a [(Range<usize>, String)],
+    /// Where the lines of the author's text come from, when it has includes.
+    pub map: Option<&'a SourceMap>,
 }
 
 impl Text<'_> {
     /// An error at a place, with further lines of explanation.
     pub fn error(&self, stage: Stage, at: Option<Range<usize>>, message: String, notes: &[String]) -> ShaderError {
-        let mut text = self.key.to_owned();
+        let mut text = String::new();
         let (mut position, mut field) = (None, None);
         // Behind the last declaration, or between two, means that the author's text ended too early.
         let at = at.map(|range| match range.start >= self.author && self.field(range.start).is_none() {
@@ -60,17 +63,18 @@ impl Text<'_> {
         });
         match at {
             Some(range) if range.start < self.author || self.field(range.start).is_none() => {
-                let (line, column) = self.position(range.start);
+                let (whole, column) = self.position(range.start);
+                let (file, line) = self.origin(whole);
                 position = Some((line, column));
-                let _ = write!(text, ":{line}:{column}: {message}");
-                self.quote(&mut text, line, column, &range);
+                let _ = write!(text, "{file}:{line}:{column}: {message}");
+                self.quote(&mut text, whole, line, column, &range);
             }
             Some(range) => {
                 field = self.field(range.start).map(str::to_owned);
-                let _ = write!(text, ": {}: {message}", field.as_deref().unwrap_or_default());
+                let _ = write!(text, "{}: {}: {message}", self.key, field.as_deref().unwrap_or_default());
             }
             None => {
-                let _ = write!(text, ": {message}");
+                let _ = write!(text, "{}: {message}", self.key);
             }
         }
         for note in notes {
@@ -93,8 +97,10 @@ impl Text<'_> {
     pub fn note(&self, at: Option<Range<usize>>, label: &str) -> String {
         match at {
             Some(range) if range.start < self.author => {
-                let (line, column) = self.position(range.start);
-                format!("{label}, at {line}:{column}")
+                let (whole, column) = self.position(range.start);
+                let (file, line) = self.origin(whole);
+                let file = if file == self.key { String::new() } else { format!("{file}:") };
+                format!("{label}, at {file}{line}:{column}")
             }
             Some(range) => match self.field(range.start) {
                 Some(field) => format!("{label}, in {field}"),
@@ -111,9 +117,14 @@ impl Text<'_> {
         (line, before[start..].chars().count() as u32 + 1)
     }
 
-    fn quote(&self, text: &mut String, line: u32, column: u32, range: &Range<usize>) {
+    /// File and line that a line of the whole text comes from.
+    fn origin(&self, line: u32) -> (&str, u32) {
+        self.map.and_then(|map| map.origin(line)).unwrap_or((self.key, line))
+    }
+
+    fn quote(&self, text: &mut String, whole: u32, line: u32, column: u32, range: &Range<usize>) {
         let author = self.full.get(..self.author).unwrap_or(self.full);
-        let Some(source) = author.lines().nth(line as usize - 1) else { return };
+        let Some(source) = author.lines().nth(whole as usize - 1) else { return };
         let number = line.to_string();
         let gap = " ".repeat(number.len());
         let left = source.chars().count().saturating_sub(column as usize - 1);

@@ -1,5 +1,6 @@
 //! The vocabulary of interfaces: what is declared, what is reflected, and how parameters lie in memory.
 
+use super::include::SourceMap;
 use crate::texture::Format;
 
 /// What the device can do, as far as code generation cares.
@@ -232,6 +233,15 @@ pub struct ProgramSource {
     pub entry_point: Option<String>,
     /// Its interface.
     pub interface: Interface,
+    /// Where the lines of `source` come from; [`expand`](super::expand) fills it in.
+    pub map: SourceMap,
+}
+
+impl ProgramSource {
+    /// A program without includes whose entry point is the usual one.
+    pub fn new(key: impl Into<String>, source: impl Into<String>, interface: Interface) -> Self {
+        Self { key: key.into(), source: source.into(), entry_point: None, interface, map: SourceMap::default() }
+    }
 }
 
 /// One binding of a compiled program.

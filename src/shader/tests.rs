@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 mod robustness;
 
-fn target() -> Target {
+pub(super) fn target() -> Target {
     Target {
         robust_buffer_access2: true,
         zero_init_workgroup_memory: true,
@@ -23,7 +23,7 @@ fn target() -> Target {
 
 fn raw(source: &str) -> ProgramSource {
     let interface = Interface::REFLECTED;
-    ProgramSource { key: "k".into(), source: source.into(), entry_point: None, interface }
+    ProgramSource::new("k", source, interface)
 }
 
 fn declared(source: &str, bindings: &[(&str, DeclaredAccess, &str)], params: &[(&str, ParamType)]) -> ProgramSource {

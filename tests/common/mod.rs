@@ -80,22 +80,18 @@ impl Drop for TestGpu {
 
 /// A declared program: `(name, access)` of u32 storage buffers, names of u32 parameters.
 pub fn declared(key: &str, source: &str, bindings: &[(&str, DeclaredAccess)], params: &[&str]) -> ProgramSource {
-    ProgramSource {
-        key: key.into(),
-        source: source.into(),
-        entry_point: None,
-        interface: Interface::Declared {
-            bindings: bindings.iter().map(|(name, access)| BindingDecl::buffer(*name, *access, "u32")).collect(),
-            params: params
-                .iter()
-                .map(|name| ParamDecl { name: (*name).into(), ty: ParamType::U32, default: [0.0; 16] })
-                .collect(),
-        },
-    }
+    let interface = Interface::Declared {
+        bindings: bindings.iter().map(|(name, access)| BindingDecl::buffer(*name, *access, "u32")).collect(),
+        params: params
+            .iter()
+            .map(|name| ParamDecl { name: (*name).into(), ty: ParamType::U32, default: [0.0; 16] })
+            .collect(),
+    };
+    ProgramSource::new(key, source, interface)
 }
 
 pub fn reflected(key: &str, source: &str) -> ProgramSource {
-    ProgramSource { key: key.into(), source: source.into(), entry_point: None, interface: Interface::REFLECTED }
+    ProgramSource::new(key, source, Interface::REFLECTED)
 }
 
 /// Compiles and waits.
