@@ -57,6 +57,13 @@
 //! once; its memory is freed when the frames that use it have completed. A readback key lives until its bytes are
 //! taken.
 //!
+//! # Resources
+//!
+//! Buffers and textures share one ordered stream and one hazard table. A texture is kept in one image layout for
+//! life: a change of layout would need a barrier for that texture alone. New resources read as zeros. A dispatch takes
+//! a list of [`Bind`]s, one a binding in binding order; [`Gpu::dispatch`] is the short form for buffers. Sources may
+//! `#include` other files, see [`Gpu::set_includes`] and [`shader::BUILT_IN`].
+//!
 //! # Costs
 //!
 //! | | |

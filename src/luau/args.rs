@@ -1,7 +1,7 @@
 //! Script values to plain ones, with refusals that say what was given and what is accepted.
 
 use crate::error::Error;
-use mlua::{Table, Value};
+use mlua::{BorrowedStr, Table, Value};
 use std::fmt;
 
 /// Why a call was refused: the text behind `compute.name: ` in the raised error.
@@ -111,11 +111,13 @@ pub(crate) const MAX_EXACT: u64 = 1 << 53;
 
 /// A string.
 pub(crate) fn string(value: &Value, field: impl fmt::Display, accepted: &str) -> Result<String, Refusal> {
+    text(value, field, accepted).map(|s| s.to_owned())
+}
+
+/// A string as Luau holds it: nothing is copied.
+pub(crate) fn text(value: &Value, field: impl fmt::Display, accepted: &str) -> Result<BorrowedStr, Refusal> {
     match value {
-        Value::String(s) => match s.to_str() {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(Refusal::new(field, "a string that is not UTF-8", accepted)),
-        },
+        Value::String(s) => s.to_str().map_err(|_| Refusal::new(field, "a string that is not UTF-8", accepted)),
         other => Err(Refusal::value(field, other, accepted)),
     }
 }

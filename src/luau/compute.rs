@@ -1,14 +1,14 @@
 //! `compute`: buffers, readbacks, dispatches.
 
 use super::Host;
-use super::args::{MAX_EXACT, Payload, Refusal, Word, field, rename, string, table, whole, whole_or};
+use super::args::{MAX_EXACT, Payload, Refusal, Word, field, rename, string, table, text, whole, whole_or};
 use super::program;
 use super::register::{Answer, Entry};
-use super::texture::{Kind, Named, resolve};
+use super::texture::{Kind, Name, Named, resolve};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::readback::{ReadKey, ReadState, key_text, parse_key};
-use mlua::{Lua, Table, Value};
+use mlua::{BorrowedStr, Lua, Table, Value};
 use smallvec::SmallVec;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -37,13 +37,13 @@ pub(super) const ENTRIES: &[Entry] = &[
 pub(super) const NAME: &str = "a buffer name (string) or handle";
 
 /// The key of a buffer: its name, or what its handle carries.
-pub(super) fn buffer_key(value: &Value, field: impl std::fmt::Display, accepted: &str) -> Result<String, Refusal> {
+pub(super) fn buffer_key(value: &Value, field: impl std::fmt::Display, accepted: &str) -> Result<BorrowedStr, Refusal> {
     match value {
         Value::Table(handle) => match handle.raw_get::<Value>("key")? {
-            Value::String(key) => Ok(key.to_string_lossy()),
+            key @ Value::String(_) => text(&key, field, accepted),
             _ => Err(Refusal::value(field, value, accepted)),
         },
-        other => string(other, field, accepted),
+        other => text(other, field, accepted),
     }
 }
 
@@ -117,8 +117,8 @@ fn write(lua: &Lua, host: &Host, [name, data, offset, ..]: [Value; 5], form: &Wr
     }
 }
 
-/// Where a write went wrong.
-enum Written {
+/// Where a write went wrong: in what the script gave, or behind it.
+pub(super) enum Written {
     Refused(Refusal),
     Failed(Error),
 }
@@ -207,12 +207,13 @@ fn bytes(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
 pub(super) fn dispatch(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
     let shader = program::key(&shader, "shaderNameOrHandle")?;
     let opts = table(&opts, "opts", "a table { buffers, workgroups }")?;
+    // No name is copied on this path: Luau's own strings are looked up.
     let buffers = field(opts, "buffers")?;
     let list = if buffers.is_nil() { None } else { Some(table(&buffers, "opts.buffers", "an array of buffer names")?) };
     let mut named = Named::new();
     for i in 1..=list.map_or(0, Table::raw_len) {
         let value: Value = list.map_or(Ok(Value::Nil), |l| l.raw_get(i))?;
-        named.push((Kind::Buffer, buffer_key(&value, format_args!("opts.buffers[{i}]"), NAME)?));
+        named.push((Kind::Buffer, Name::Script(buffer_key(&value, format_args!("opts.buffers[{i}]"), NAME)?)));
     }
     run(host, &shader, &named, opts)
 }
@@ -235,7 +236,7 @@ fn resolve_and_dispatch(gpu: &mut Gpu, shader: &str, named: &Named, groups: [u32
         (None, _) => Error::Unknown { kind: "program", name: shader.to_owned() },
         (_, Err(error)) => error,
     };
-    let names: SmallVec<[&str; 8]> = named.iter().map(|(_, name)| name.as_str()).collect();
+    let names: SmallVec<[&str; 8]> = named.iter().map(|(_, name)| &**name).collect();
     gpu.dispatch_failed(shader, &names, &error);
     Err(error)
 }

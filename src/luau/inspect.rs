@@ -106,10 +106,10 @@ fn diagnose(lua: &Lua, host: &Host, [key, ..]: [Value; 5]) -> Answer {
     t.raw_set("exists", presence == Presence::Resident)?;
     t.raw_set("reason", presence.name())?;
     t.raw_set("current", current)?;
-    if let Some(found) = gpu.inventory().rows().iter().find(|r| r.key == key) {
+    if let Some(found) = gpu.inventory().rows().iter().find(|r| *r.key == *key) {
         t.raw_set("resource", row(lua, found)?)?;
     }
-    t.raw_set("key", key)?;
+    t.raw_set("key", &*key)?;
     Ok((Value::Table(t), Value::Nil))
 }
 

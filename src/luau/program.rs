@@ -1,7 +1,7 @@
 //! Programs: registering, compiling, parameters, states and outcomes.
 
 use super::Host;
-use super::args::{Refusal, boolean_or, describe, field, field_or, number, string, table, whole};
+use super::args::{Refusal, boolean_or, describe, field, field_or, number, string, table, text, whole};
 use super::compute::{dispatch, no, yes};
 use super::register::{Answer, Entry};
 use super::texture::dispatch_ex;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::inspect::DispatchRecord;
 use crate::shader::{BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamType, ProgramSource};
 use crate::texture::Format;
-use mlua::{Lua, Table, Value};
+use mlua::{BorrowedStr, Lua, Table, Value};
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry { name: "compile", arity: 2, body: compile },
@@ -21,8 +21,8 @@ pub(super) const ENTRIES: &[Entry] = &[
 ];
 
 /// The key a program is registered under.
-pub(super) fn key(value: &Value, field: &str) -> Result<String, Refusal> {
-    string(value, field, "a program name (string)")
+pub(super) fn key(value: &Value, field: &str) -> Result<BorrowedStr, Refusal> {
+    text(value, field, "a program name (string)")
 }
 
 fn source_of(opts: &Table, key: &str, interface: Interface) -> Result<ProgramSource, Refusal> {

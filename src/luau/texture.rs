@@ -1,8 +1,8 @@
 //! Textures, histories, samplers, and dispatches that bind them.
 
 use super::Host;
-use super::args::{Payload, Refusal, Word, boolean_or, field, field_or, number, string, table, whole};
-use super::compute::{NAME, buffer_key, key_value, no, run, yes};
+use super::args::{Payload, Refusal, Word, boolean_or, field, field_or, number, string, table, text, whole};
+use super::compute::{NAME, Written, buffer_key, key_value, no, run, yes};
 use super::program;
 use super::register::{Answer, Entry};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::gpu::Gpu;
 use crate::readback::ReadKey;
 use crate::registry::Bind;
 use crate::texture::{Format, SamplerDesc, TextureDesc, TextureRole};
-use mlua::{Lua, Table, Value};
+use mlua::{BorrowedStr, Lua, Table, Value};
 use smallvec::SmallVec;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -124,18 +124,6 @@ fn write_texture_3d(lua: &Lua, host: &Host, [name, data, ..]: [Value; 5]) -> Ans
     answer(lua, written, "data")
 }
 
-/// Where a write went wrong.
-enum Written {
-    Refused(Refusal),
-    Failed(Error),
-}
-
-impl From<Error> for Written {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
 fn answer(lua: &Lua, written: Result<(), Written>, data: &str) -> Answer {
     match written {
         Ok(()) => yes(true),
@@ -220,7 +208,7 @@ fn copy_buffer_to_texture(lua: &Lua, host: &Host, [buffer, key, width, height, f
     let desc = TextureDesc { role: TextureRole::Cached, width, height, depth: 1, format, storage: false };
     let mut gpu = host.gpu.borrow_mut();
     let Some(from) = gpu.find_buffer(&buffer) else {
-        return no(lua, Error::Unknown { kind: "buffer", name: buffer });
+        return no(lua, Error::Unknown { kind: "buffer", name: buffer.to_owned() });
     };
     created(lua, gpu.copy_buffer_to_texture(from, &key, desc), "")
 }
@@ -257,7 +245,23 @@ pub(super) enum Kind {
 }
 
 /// What a dispatch names: kind and name.
-pub(super) type Named = SmallVec<[(Kind, String); 8]>;
+pub(super) type Named = SmallVec<[(Kind, Name); 8]>;
+
+/// A name as the script holds it.
+pub(super) enum Name {
+    Script(BorrowedStr),
+    Fixed(&'static str),
+}
+
+impl std::ops::Deref for Name {
+    type Target = str;
+    fn deref(&self) -> &str {
+        match self {
+            Self::Script(text) => text,
+            Self::Fixed(text) => text,
+        }
+    }
+}
 
 pub(super) fn dispatch_ex(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
     let shader = program::key(&shader, "shaderNameOrHandle")?;
@@ -281,16 +285,16 @@ pub(super) fn dispatch_ex(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) 
         let name = field_or(resource, "name", 2)?;
         let path = format!("opts.resources[{i}].name");
         match &name {
-            _ if kind == Kind::SceneDepth => named.push((kind, "scene_depth".to_owned())),
-            Value::Table(_) if kind == Kind::Buffer => named.push((kind, buffer_key(&name, path, NAME)?)),
+            _ if kind == Kind::SceneDepth => named.push((kind, Name::Fixed("scene_depth"))),
+            Value::Table(_) if kind == Kind::Buffer => named.push((kind, Name::Script(buffer_key(&name, path, NAME)?))),
             // An array of textures takes a list of names.
             Value::Table(names) => {
                 for j in 1..=names.raw_len() {
                     let name: Value = names.raw_get(j)?;
-                    named.push((kind, string(&name, format_args!("{path}[{j}]"), "a name (string)")?));
+                    named.push((kind, Name::Script(text(&name, format_args!("{path}[{j}]"), "a name (string)")?)));
                 }
             }
-            name => named.push((kind, string(name, path, "a name (string)")?)),
+            name => named.push((kind, Name::Script(text(name, path, "a name (string)")?))),
         }
     }
     run(host, &shader, &named, opts)
@@ -324,7 +328,7 @@ pub(super) fn resolve(gpu: &Gpu, named: &Named) -> Result<SmallVec<[Bind; 16]>, 
                 Kind::Storage2d => "the name of a live 2D storage texture".to_owned(),
                 Kind::HistoryPrev | Kind::HistoryCurr => "the name of a live texture history".to_owned(),
             };
-            return Err(Error::argument(format!("resources[{}]", i + 1), format!("\"{name}\""), accepted));
+            return Err(Error::argument(format!("resources[{}]", i + 1), format!("\"{}\"", &**name), accepted));
         };
         binds.push(bind);
     }

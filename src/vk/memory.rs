@@ -116,25 +116,10 @@ impl Memory {
     pub fn bind_image(&mut self, shared: &Shared, image: vk::Image, name: &str, size: u64) -> Result<Allocation> {
         // SAFETY: alive.
         let requirements = unsafe { shared.device.get_image_memory_requirements(image) };
-        if requirements.size > self.largest(requirements.memory_type_bits) {
-            return Err(Error::OutOfMemory { what: name.to_owned(), bytes: size });
-        }
-        let allocator = self.allocator.as_mut().ok_or(Error::DeviceLost { call: "an earlier call" })?;
-        let desc = AllocationCreateDesc {
-            name,
-            requirements,
-            location: MemoryLocation::GpuOnly,
-            linear: false,
-            allocation_scheme: AllocationScheme::GpuAllocatorManaged,
-        };
-        let allocation = allocator.allocate(&desc).map_err(|e| allocation_error(&e, name, size))?;
+        let allocation = self.allocate(name, requirements, MemoryLocation::GpuOnly, false, size)?;
         // SAFETY: alive; the allocation meets the image's requirements and is its alone.
         let bound = unsafe { shared.device.bind_image_memory(image, allocation.memory(), allocation.offset()) };
-        if let Err(result) = bound {
-            self.free(allocation);
-            return Err(shared.error("vkBindImageMemory", result));
-        }
-        Ok(allocation)
+        self.keep(allocation, bound.map_err(|r| shared.error("vkBindImageMemory", r)))
     }
 
     fn bind(&mut self, shared: &Shared, raw: vk::Buffer, name: &str, size: u64, intent: Intent) -> Result<Allocation> {
@@ -153,25 +138,39 @@ impl Memory {
                 MemoryLocation::Unknown
             }
         };
+        let allocation = self.allocate(name, requirements, location, true, size)?;
+        // SAFETY: alive; the allocation meets the buffer's requirements and is its alone.
+        let bound = unsafe { shared.device.bind_buffer_memory(raw, allocation.memory(), allocation.offset()) };
+        self.keep(allocation, bound.map_err(|r| shared.error("vkBindBufferMemory", r)))
+    }
+
+    /// The allocation if it was bound; it is given back otherwise.
+    fn keep(&mut self, allocation: Allocation, bound: Result<()>) -> Result<Allocation> {
+        match bound {
+            Ok(()) => Ok(allocation),
+            Err(error) => {
+                self.free(allocation);
+                Err(error)
+            }
+        }
+    }
+
+    fn allocate(
+        &mut self,
+        name: &str,
+        requirements: vk::MemoryRequirements,
+        location: MemoryLocation,
+        linear: bool,
+        size: u64,
+    ) -> Result<Allocation> {
+        // More than a heap holds is refused here: asking the driver for it breaks a rule of the API.
         if requirements.size > self.largest(requirements.memory_type_bits) {
             return Err(Error::OutOfMemory { what: name.to_owned(), bytes: size });
         }
         let allocator = self.allocator.as_mut().ok_or(Error::DeviceLost { call: "an earlier call" })?;
-        let desc = AllocationCreateDesc {
-            name,
-            requirements,
-            location,
-            linear: true,
-            allocation_scheme: AllocationScheme::GpuAllocatorManaged,
-        };
-        let allocation = allocator.allocate(&desc).map_err(|e| allocation_error(&e, name, size))?;
-        // SAFETY: alive; the allocation meets the buffer's requirements and is its alone.
-        let bound = unsafe { shared.device.bind_buffer_memory(raw, allocation.memory(), allocation.offset()) };
-        if let Err(result) = bound {
-            self.free(allocation);
-            return Err(shared.error("vkBindBufferMemory", result));
-        }
-        Ok(allocation)
+        let allocation_scheme = AllocationScheme::GpuAllocatorManaged;
+        let desc = AllocationCreateDesc { name, requirements, location, linear, allocation_scheme };
+        allocator.allocate(&desc).map_err(|e| allocation_error(&e, name, size))
     }
 
     /// Largest allocation that any of these memory types can serve.
