@@ -101,7 +101,7 @@ pub use error::{Error, Result};
 pub use gpu::Includes;
 pub use gpu::{FrameStats, Gpu};
 pub use inspect::DispatchRecord;
-pub use luau::{ScriptHost, ScriptOptions, read_beside};
+pub use luau::{ScriptHost, ScriptOptions, TYPES, read_beside};
 pub use readback::{ReadKey, ReadState, Readback, key_text, parse_key};
 pub use record::{FormatSupport, Limits};
 pub use registry::{

@@ -45,6 +45,8 @@ enum Command {
         #[arg(long)]
         device: Option<String>,
     },
+    /// Print the type definitions of the script surface.
+    Types,
     /// Compile WGSL files for a device and print their bindings; exit 1 if one does not compile.
     Check {
         /// WGSL files with their own @group(0) @binding(n) declarations.
@@ -88,6 +90,10 @@ fn main() -> ExitCode {
         Command::Run { file, device, frames, validate, stats, plan } => {
             let options = DeviceOptions { device, validation: validate, labels: validate, ..DeviceOptions::default() };
             run(&file, &options, &Pace { frames, stats, plan })
+        }
+        Command::Types => {
+            print!("{}", ashfall::TYPES);
+            Ok(())
         }
         Command::Devices { device } => list(device.as_deref()),
         Command::Check { files, entry, device } => check(&files, entry.as_deref(), device),

@@ -26,6 +26,14 @@ use std::rc::Rc;
 use std::time::Instant;
 use task::{Scheduler, TaskError};
 
+/// Type definitions of the script surface, for analyzers and editors.
+pub const TYPES: &str = include_str!("types.d.luau");
+
+/// The script functions in Rust: namespace, name, number of arguments.
+pub fn functions() -> impl Iterator<Item = (&'static str, &'static str, usize)> {
+    register::NAMESPACES.iter().flat_map(|(path, list)| list.iter().map(|e| (*path, e.name, e.arity)))
+}
+
 /// What every script function can reach.
 pub(crate) struct Host {
     pub gpu: Rc<RefCell<Gpu>>,
@@ -117,5 +125,56 @@ impl ScriptHost {
 
     fn now(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Functions of the definitions: path and name, number of arguments.
+    fn defined() -> BTreeMap<String, usize> {
+        let mut found = BTreeMap::new();
+        let mut path: Vec<&str> = Vec::new();
+        for line in TYPES.lines().map(str::trim) {
+            if let Some(name) = line.strip_prefix("declare ").and_then(|l| l.strip_suffix(": {")) {
+                path = vec![name];
+            } else if let Some(name) = line.strip_suffix(": {").filter(|_| !path.is_empty()) {
+                path.push(name);
+            } else if line.starts_with('}') {
+                path.pop();
+            } else if let (Some((name, rest)), false) = (line.split_once(": "), path.is_empty()) {
+                let list = rest.split_once(") ->").map(|(list, _)| list.trim_start_matches(|c| c != '('));
+                let list = list.and_then(|l| l.strip_prefix('(')).unwrap_or_default();
+                // Commas between arguments, not those inside a type.
+                let (mut depth, mut count) = (0i32, usize::from(!list.is_empty()));
+                for c in list.chars() {
+                    match c {
+                        '(' | '{' | '<' => depth += 1,
+                        ')' | '}' | '>' => depth -= 1,
+                        ',' if depth == 0 => count += 1,
+                        _ => {}
+                    }
+                }
+                found.insert(format!("{}.{name}", path.join(".")), count);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn definitions_and_functions_agree() {
+        let defined = defined();
+        let registered: BTreeMap<String, usize> =
+            functions().map(|(path, name, arity)| (format!("{path}.{name}"), arity)).collect();
+        let of_luau = |k: &&String| k.starts_with("task.") || k.starts_with("fs.");
+        for (name, arity) in &registered {
+            assert_eq!(defined.get(name), Some(arity), "{name}");
+        }
+        let missing: Vec<_> = defined.keys().filter(|k| !of_luau(k) && !registered.contains_key(*k)).collect();
+        assert!(missing.is_empty(), "defined and not there: {missing:?}");
+        assert_eq!(registered.len(), functions().count(), "a function is registered twice");
+        assert_eq!(defined.keys().filter(of_luau).count(), 6);
     }
 }
