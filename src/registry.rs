@@ -218,8 +218,6 @@ pub(crate) struct Program {
     pub resident: Option<Resident>,
     /// Parameters declared by the latest request, known before it is compiled.
     pub declared: Vec<ParamDecl>,
-    /// Whether the latest request can have parameters at all.
-    pub takes_params: bool,
     pub set: Vec<SetParam>,
 }
 

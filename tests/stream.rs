@@ -311,6 +311,21 @@ fn a_failed_recompile_keeps_the_last_good_program() {
     });
 }
 
+#[test]
+fn a_failed_recompile_keeps_the_parameters_of_the_program_that_is_bound() {
+    let gpu = open();
+    with(&gpu, |gpu| {
+        let [_, step, _] = kernels(gpu);
+        let b = gpu.create_buffer("b", BufferDesc::new(256)).unwrap();
+        gpu.compile(declared("step", "nonsense", &[("dst", ReadWrite)], &["other"])).unwrap();
+        assert!(matches!(gpu.wait_program(step), Err(Error::Shader(_))));
+        assert!(gpu.set_param(step, "k", 0, 5.0).unwrap());
+        assert!(!gpu.set_param(step, "unknown", 0, 5.0).unwrap());
+        gpu.dispatch(step, &[b], [1, 1, 1]).unwrap();
+        assert_eq!(read_now(gpu, b), [5; 64]);
+    });
+}
+
 /// The arena is as it was after every refused call.
 #[test]
 fn refused_calls_record_nothing() {

@@ -174,9 +174,9 @@ impl Recorder {
     /// Files a request to compile. Returns the program and the request's number.
     pub fn request_program(&mut self, source: &ProgramSource) -> (ProgramId, u64) {
         self.requests += 1;
-        let (declared, takes_params) = match &source.interface {
-            Interface::Declared { params, .. } => (params.clone(), true),
-            Interface::Reflected { .. } => (Vec::new(), false),
+        let declared = match &source.interface {
+            Interface::Declared { params, .. } => params.clone(),
+            Interface::Reflected { .. } => Vec::new(),
         };
         let id = match self.registry.program_names.get(source.key.as_str()) {
             Some(id) => *id,
@@ -188,7 +188,6 @@ impl Recorder {
                     request: 0,
                     resident: None,
                     declared: Vec::new(),
-                    takes_params,
                     set: self.registry.early.remove(source.key.as_str()).unwrap_or_default(),
                 });
                 self.registry.program_names.insert(source.key.as_str().into(), id);
@@ -200,7 +199,6 @@ impl Recorder {
             program.error = None;
             program.request = self.requests;
             program.declared = declared;
-            program.takes_params = takes_params;
         }
         (id, self.requests)
     }
@@ -250,7 +248,12 @@ impl Recorder {
     pub fn set_param(&mut self, id: ProgramId, name: &str, component: usize, value: f64) -> Result<bool> {
         let program = self.registry.programs.get_mut(id).ok_or_else(|| stale("program", id))?;
         let declared = program.declared.iter().any(|p| p.name == name && component < p.ty.components());
-        if !declared {
+        // A request that failed leaves another program bound, with parameters of its own.
+        let bound = program
+            .resident
+            .as_ref()
+            .is_some_and(|r| r.params.fields.iter().any(|f| *f.name == *name && component < f.ty.components()));
+        if !declared && !bound {
             return Ok(false);
         }
         remember(&mut program.set, name, component, value);
