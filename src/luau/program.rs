@@ -36,7 +36,9 @@ fn source_of(opts: &Table, key: &str, interface: Interface) -> Result<ProgramSou
     }
     let entry_point =
         if entry.is_nil() { None } else { Some(string(&entry, entry_field, "an entry point name (string)")?) };
-    Ok(ProgramSource { entry_point, ..ProgramSource::new(key, source, interface) })
+    let label = field(opts, "label")?;
+    let label = if label.is_nil() { None } else { Some(string(&label, "opts.label", "a label (string)")?) };
+    Ok(ProgramSource { entry_point, label, ..ProgramSource::new(key, source, interface) })
 }
 
 fn request(lua: &Lua, host: &Host, source: ProgramSource) -> Answer {

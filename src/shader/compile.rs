@@ -69,15 +69,11 @@ impl Safety {
 /// Why the source is no program for this device, with the place in the author's text.
 pub fn compile(p: &ProgramSource, target: &Target) -> Result<Compiled, ShaderError> {
     let generated = Generated::new(p, target);
-    let text = Text {
-        key: &p.key,
-        full: &generated.full,
-        author: p.source.len(),
-        fields: &generated.fields,
-        map: Some(&p.map),
-    };
+    let start = generated.start;
+    let author = start + p.source.len();
+    let text = Text { key: &p.key, full: &generated.full, start, author, fields: &generated.fields, map: Some(&p.map) };
     if let Some((at, message)) = guard::too_deep(&p.source) {
-        return Err(text.error(Stage::Parse, Some(at..at + 1), message, &[]));
+        return Err(text.error(Stage::Parse, Some(start + at..start + at + 1), message, &[]));
     }
     guard::run(|| run(p, target, &generated, &text)).unwrap_or_else(|| {
         Err(text.error(Stage::Codegen, None, "the shader compiler failed on this source".to_owned(), &[]))
@@ -87,13 +83,22 @@ pub fn compile(p: &ProgramSource, target: &Target) -> Result<Compiled, ShaderErr
 /// The author's text with the generated declarations behind it.
 struct Generated {
     full: String,
+    /// Where the author's text starts.
+    start: usize,
     fields: Vec<(Range<usize>, String)>,
     placement: ParamPlacement,
 }
 
 impl Generated {
     fn new(p: &ProgramSource, target: &Target) -> Self {
-        let mut out = Self { full: p.source.clone(), fields: Vec::new(), placement: ParamPlacement::None };
+        let mut full = String::new();
+        // Directives come first, and in the author's first line, so that no line moves.
+        if matches!(&p.interface, Interface::Declared { bindings, .. } if bindings.iter().any(|b| b.array.is_some())) {
+            full.push_str("enable wgpu_binding_array; ");
+        }
+        let start = full.len();
+        full.push_str(&p.source);
+        let mut out = Self { full, start, fields: Vec::new(), placement: ParamPlacement::None };
         if let Interface::Declared { bindings, params } = &p.interface {
             // A comment in the last line must not swallow what follows.
             out.full.push('\n');
@@ -178,7 +183,7 @@ fn packed_size(params: &[ParamDecl]) -> u32 {
 }
 
 fn run(p: &ProgramSource, target: &Target, generated: &Generated, text: &Text<'_>) -> Result<Compiled, ShaderError> {
-    let module = front::parse(&p.source, text)?;
+    let module = front::parse(text)?;
     let info = validate(&module, target, text)?;
     let entry =
         find_entry(&module, p.entry_point.as_deref()).map_err(|m| text.error(Stage::Interface, None, m, &[]))?;

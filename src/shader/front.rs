@@ -9,7 +9,8 @@ use std::ops::Range;
 ///
 /// # Errors
 /// What is not WGSL, with every place that naga labels.
-pub(super) fn parse(author: &str, text: &Text<'_>) -> Result<Module, ShaderError> {
+pub(super) fn parse(text: &Text<'_>) -> Result<Module, ShaderError> {
+    let author = text.full.get(..text.author).unwrap_or(text.full);
     fn place(e: &naga::front::wgsl::ParseError) -> Option<Range<usize>> {
         e.labels().find_map(|(span, _)| span.to_range())
     }

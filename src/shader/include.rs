@@ -82,7 +82,7 @@ impl Expansion<'_> {
             };
             let place = start..start + line.trim_end().len();
             let fail = |message: String| {
-                Err(Text { key: name, full: source, author: source.len(), fields: &[], map: None }.error(
+                Err(Text { key: name, full: source, start: 0, author: source.len(), fields: &[], map: None }.error(
                     Stage::Parse,
                     Some(place.clone()),
                     message,
@@ -133,8 +133,7 @@ mod tests {
     use super::*;
 
     fn program(source: &str) -> ProgramSource {
-        let (key, source) = ("k".to_owned(), source.to_owned());
-        ProgramSource { key, source, entry_point: None, interface: Interface::REFLECTED, map: SourceMap::default() }
+        ProgramSource::new("k", source, Interface::REFLECTED)
     }
 
     fn files(name: &str) -> Option<String> {

@@ -43,6 +43,8 @@ pub struct ShaderError {
 pub(super) struct Text<'a> {
     pub key: &'a str,
     pub full: &'a str,
+    /// Where the author's text starts: behind a directive that the declarations need, in its first line.
+    pub start: usize,
     /// Where the author's text ends.
     pub author: usize,
     /// Ranges of the generated declarations and the field each comes from.
@@ -90,7 +92,7 @@ impl Text<'_> {
 
     /// Behind the last character of the author's text that is no space.
     fn end(&self) -> usize {
-        self.full.get(..self.author).unwrap_or_default().trim_end().len()
+        self.start + self.own().trim_end().len()
     }
 
     /// A line for a place beside the one that an error is reported at.
@@ -111,10 +113,15 @@ impl Text<'_> {
     }
 
     fn position(&self, at: usize) -> (u32, u32) {
-        let before = self.full.get(..at).unwrap_or_default();
+        let before = self.full.get(self.start..at).unwrap_or_default();
         let start = before.rfind('\n').map_or(0, |n| n + 1);
         let line = before.matches('\n').count() as u32 + 1;
         (line, before[start..].chars().count() as u32 + 1)
+    }
+
+    /// The author's text.
+    fn own(&self) -> &str {
+        self.full.get(self.start..self.author).unwrap_or(self.full)
     }
 
     /// File and line that a line of the whole text comes from.
@@ -123,8 +130,7 @@ impl Text<'_> {
     }
 
     fn quote(&self, text: &mut String, whole: u32, line: u32, column: u32, range: &Range<usize>) {
-        let author = self.full.get(..self.author).unwrap_or(self.full);
-        let Some(source) = author.lines().nth(whole as usize - 1) else { return };
+        let Some(source) = self.own().lines().nth(whole as usize - 1) else { return };
         let number = line.to_string();
         let gap = " ".repeat(number.len());
         let left = source.chars().count().saturating_sub(column as usize - 1);

@@ -233,6 +233,8 @@ pub struct ProgramSource {
     pub entry_point: Option<String>,
     /// Its interface.
     pub interface: Interface,
+    /// What tools call its dispatches; the key without one.
+    pub label: Option<String>,
     /// Where the lines of `source` come from; [`expand`](super::expand) fills it in.
     pub map: SourceMap,
 }
@@ -240,7 +242,8 @@ pub struct ProgramSource {
 impl ProgramSource {
     /// A program without includes whose entry point is the usual one.
     pub fn new(key: impl Into<String>, source: impl Into<String>, interface: Interface) -> Self {
-        Self { key: key.into(), source: source.into(), entry_point: None, interface, map: SourceMap::default() }
+        let (key, source) = (key.into(), source.into());
+        Self { key, source, entry_point: None, interface, label: None, map: SourceMap::default() }
     }
 }
 

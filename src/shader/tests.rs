@@ -146,6 +146,26 @@ fn generated_lines_are_never_counted() {
     assert!(error.message.contains("list it in bindings"), "{error}");
 }
 
+/// An array needs a directive in front of everything; lines and columns stay the author's.
+#[test]
+fn arrays_of_textures_move_no_column() {
+    let array = |source: &str| {
+        let mut p = declared(source, &[], &[]);
+        let Interface::Declared { bindings, .. } = &mut p.interface else { unreachable!() };
+        let texture = BindingDecl::buffer("pair", DeclaredAccess::Read, "f32");
+        bindings.push(BindingDecl { kind: BindingKind::Texture2d, array: Some(2), ..texture });
+        p
+    };
+    let good = "@compute @workgroup_size(1) fn main() { _ = textureLoad(pair[1], vec2<u32>(), 0); }";
+    let compiled = compile(&array(good), &target()).unwrap();
+    assert_eq!((compiled.bindings[0].count, compiled.bindings[0].kind), (2, BindingKind::Texture2d));
+    let error = fail(&array("fn f() -> u32 { return oops; }\n// end"));
+    assert_eq!((error.line, error.column), (Some(1), Some(24)), "{error}");
+    assert!(error.to_string().contains(" 1 | fn f() -> u32 { return oops; }"), "{error}");
+    let error = fail(&array("// top\nfn f() -> u32 { return oops; }"));
+    assert_eq!((error.line, error.column), (Some(2), Some(24)), "{error}");
+}
+
 #[test]
 fn interfaces_are_checked_at_the_call() {
     use DeclaredAccess::Read;

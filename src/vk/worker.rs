@@ -111,6 +111,7 @@ impl Worker {
 
 fn make(shared: &Shared, cache: vk::PipelineCache, job: &Job) -> Result<Made, String> {
     let compiled = shader::compile(&job.source, &shared.target).map_err(|e| e.to_string())?;
-    let pipeline = Pipeline::new(shared, cache, &job.source.key, &compiled).map_err(|e| e.to_string())?;
+    let pipeline = Pipeline::new(shared, cache, job.source.label.as_ref().unwrap_or(&job.source.key), &compiled)
+        .map_err(|e| e.to_string())?;
     Ok(Made { pipeline, bindings: compiled.bindings, params: compiled.params, workgroup_size: compiled.workgroup_size })
 }
