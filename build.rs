@@ -1,4 +1,5 @@
-//! Checks the built-in shader includes and makes the table of them. A fault in one fails the build.
+//! Checks the built-in shader includes, and makes the tables of them and of the built-in assets. A fault in an
+//! include fails the build.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -26,13 +27,39 @@ fn run() -> Result<(), String> {
         let _ = writeln!(table, "    ({name:?}, include_str!({:?})),", file.display().to_string());
     }
     table.push(']');
-    let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|e| e.to_string())?).join("built_in.rs");
-    std::fs::write(&out, table).map_err(|e| format!("{}: {e}", out.display()))
+    write("built_in.rs", &table)?;
+    write("built_in_assets.rs", &assets(&root.join("builtin"))?)
+}
+
+fn write(name: &str, text: &str) -> Result<(), String> {
+    let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|e| e.to_string())?).join(name);
+    std::fs::write(&out, text).map_err(|e| format!("{}: {e}", out.display()))
+}
+
+/// The table of built-in shader assets: path without extension, WGSL, bindings. The WGSL lacks the declarations that
+/// are generated from the bindings, so it is compiled by a unit test rather than here.
+fn assets(root: &Path) -> Result<String, String> {
+    let say = |e: std::io::Error| format!("shaders/builtin: {e}");
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(root).map_err(say)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>().map_err(say)?;
+    folders.sort();
+    let mut table = String::from("&[\n");
+    for folder in &folders {
+        let name = folder.file_stem().unwrap_or_default().to_string_lossy();
+        let file = |name: &str| format!("include_str!({:?})", folder.join(name).display().to_string());
+        let (wgsl, yaml) = (file("shader.wgsl"), file("bindings.yaml"));
+        let _ = writeln!(table, "    (\"shaders/{name}\", {wgsl}, {yaml}),");
+    }
+    table.push(']');
+    Ok(table)
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
+        if path.ends_with("builtin") {
+            continue;
+        }
         if path.is_dir() {
             collect(&path, files)?;
         } else if path.extension().is_some_and(|e| e == "wgsl") {

@@ -68,7 +68,7 @@ fn main() {
     for (name, target) in shapes {
         row(name, frames(&mut gpu.borrow_mut(), program, &buffers, target));
     }
-    let host = ScriptHost::new(Rc::clone(&gpu), &ScriptOptions::default()).unwrap();
+    let host = ScriptHost::new(Rc::clone(&gpu), ScriptOptions::default()).unwrap();
     let source = format!(
         "local names = {{}} for i = 1, {DISPATCHES} do names[i] = 'b' .. i end
          while true do

@@ -81,12 +81,15 @@
 #![deny(unsafe_code)]
 
 pub mod arena;
+pub mod asset;
 pub mod command;
 mod error;
+mod files;
 mod gpu;
 pub mod handle;
 pub mod inspect;
 pub mod luau;
+pub mod mesh;
 pub mod plan;
 mod readback;
 mod record;
@@ -98,10 +101,11 @@ pub mod texture;
 mod vk;
 
 pub use error::{Error, Result};
+pub use files::read_beside;
 pub use gpu::Includes;
 pub use gpu::{FrameStats, Gpu};
 pub use inspect::DispatchRecord;
-pub use luau::{ScriptHost, ScriptOptions, TYPES, read_beside};
+pub use luau::{DeviceServices, Meshes, Modules, NoModules, ScriptHost, ScriptOptions, Services, StoredMeshes, TYPES};
 pub use readback::{ReadKey, ReadState, Readback, key_text, parse_key};
 pub use record::{FormatSupport, Limits};
 pub use registry::{

@@ -1,5 +1,6 @@
 //! The command line: run scripts, list devices, check shaders.
 
+use ashfall::asset::{FolderAssets, Root};
 use ashfall::shader::{self, Interface, ProgramSource};
 use ashfall::{DeviceOptions, Gpu, ScriptHost, ScriptOptions, devices};
 use clap::{Parser, Subcommand};
@@ -8,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
+
+mod picture;
+use picture::Wish;
 
 /// Immediate-mode Vulkan compute driven by Luau scripts.
 #[derive(Parser)]
@@ -26,6 +30,13 @@ enum Command {
         /// Device: an index, or part of a device or driver name. Default: $ASHFALL_DEVICE, or the best one.
         #[arg(long)]
         device: Option<String>,
+        /// Folder of assets, as FOLDER (its root is @user) or NAME=FOLDER; may be given several times.
+        #[arg(long, value_name = "[NAME=]FOLDER")]
+        assets: Vec<String>,
+        /// Write a texture to a PNG file when the script has ended: KEY=FILE; a buffer as KEY:WxH:FORMAT=FILE. May be
+        /// given several times.
+        #[arg(long, value_name = "KEY[:WxH:FORMAT]=FILE")]
+        png: Vec<String>,
         /// Stop after this many frames.
         #[arg(long)]
         frames: Option<u64>,
@@ -87,9 +98,9 @@ fn main() -> ExitCode {
         .without_time()
         .init();
     let done = match Cli::parse().command {
-        Command::Run { file, device, frames, validate, stats, plan } => {
+        Command::Run { file, device, assets, png, frames, validate, stats, plan } => {
             let options = DeviceOptions { device, validation: validate, labels: validate, ..DeviceOptions::default() };
-            run(&file, &options, &Pace { frames, stats, plan })
+            run(&file, &options, &assets, &png, &Pace { frames, stats, plan })
         }
         Command::Types => {
             print!("{}", ashfall::TYPES);
@@ -121,16 +132,30 @@ struct Pace {
 /// The longest sleep between frames: a task's time may come, and a device may finish, at any moment.
 const NAP: Duration = Duration::from_millis(10);
 
-fn run(file: &Path, options: &DeviceOptions, pace: &Pace) -> Result<(), Failure> {
+fn run(
+    file: &Path,
+    options: &DeviceOptions,
+    assets: &[String],
+    pictures: &[String],
+    pace: &Pace,
+) -> Result<(), Failure> {
+    let pictures: Vec<Wish> =
+        pictures.iter().map(|text| Wish::parse(text)).collect::<Result<_, _>>().map_err(Failure::Input)?;
+    let roots: Vec<Root> = assets.iter().map(|text| Root::parse(text)).collect();
+    // A mistyped folder would otherwise show as assets that are not there.
+    if let Some(root) = roots.iter().find(|r| !r.folder.is_dir()) {
+        return Err(Failure::Input(format!("ashfall: --assets: {} is no folder", root.folder.display())));
+    }
     let source = std::fs::read(file).map_err(|e| Failure::Input(format!("ashfall: {}: {e}", file.display())))?;
     let gpu = Rc::new(RefCell::new(Gpu::open(options)?));
     let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = folder.to_owned();
     gpu.borrow_mut().set_includes(Box::new(move |name| ashfall::read_beside(&beside, name).ok()));
     let luau = |e: mlua::Error| Failure::Input(e.to_string());
-    let host = ScriptHost::new(Rc::clone(&gpu), &ScriptOptions { files: Some(folder.to_owned()) }).map_err(luau)?;
+    let host = ScriptHost::new(Rc::clone(&gpu), options_of(folder, roots)).map_err(luau)?;
     host.spawn(&file.display().to_string(), &source).map_err(luau)?;
-    let outcome = frames(&host, pace);
+    let outcome = frames(&host, pace)
+        .and_then(|()| pictures.iter().try_for_each(|wish| wish.write(&mut gpu.borrow_mut()).map_err(Failure::Input)));
     // The device is brought to rest first: what it still finds wrong belongs to this run.
     if outcome.is_ok() {
         gpu.borrow_mut().wait_idle()?;
@@ -140,6 +165,14 @@ fn run(file: &Path, options: &DeviceOptions, pace: &Pace) -> Result<(), Failure>
         return Err(Failure::Input(format!("validation: {} messages\n{}", messages.len(), messages.join("\n"))));
     }
     outcome
+}
+
+fn options_of(folder: &Path, roots: Vec<Root>) -> ScriptOptions {
+    ScriptOptions {
+        files: Some(folder.to_owned()),
+        assets: Box::new(FolderAssets::new(roots)),
+        ..ScriptOptions::default()
+    }
 }
 
 fn frames(host: &ScriptHost, pace: &Pace) -> Result<(), Failure> {

@@ -38,13 +38,15 @@ pub struct BufferDesc {
     pub size: u64,
     /// Whether it may be read back. On by default.
     pub readback: bool,
+    /// Whether a renderer may draw its contents as vertices. Off by default.
+    pub vertex: bool,
 }
 
 impl BufferDesc {
     /// A buffer of `size` bytes that can be bound, written and read.
     #[must_use]
     pub const fn new(size: u64) -> Self {
-        Self { size, readback: true }
+        Self { size, readback: true, vertex: false }
     }
 }
 
@@ -68,6 +70,8 @@ pub struct Resource {
     pub serial: u64,
     /// Frame it was created in.
     pub created_frame: u64,
+    /// The mesh whose vertices it holds: what reports call it as a dispatch's target.
+    pub mesh: Option<Box<str>>,
     /// Nothing has touched it yet: its bytes are undefined until the fill that its first use brings along.
     pub(crate) fresh: bool,
 }
@@ -261,6 +265,9 @@ impl RowNames for Registry {
     }
     fn buffer(&self, id: u64) -> String {
         self.resources.get(BufferId::from_bits(id)).map_or_else(|| "(destroyed)".to_owned(), |r| r.name.to_string())
+    }
+    fn mesh(&self, id: u64) -> Option<String> {
+        self.resources.get(BufferId::from_bits(id))?.mesh.as_deref().map(str::to_owned)
     }
 }
 

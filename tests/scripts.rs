@@ -1,6 +1,9 @@
 //! Every sample script, run by the binary under validation and checked against plain Rust.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "references/pictures.rs"]
+mod pictures;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,26 +15,60 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 type Check = fn(&Output);
 
-/// The sample scripts, each with its reference.
-const SCRIPTS: &[(&str, Check)] = &[
-    ("blur.luau", blur),
-    ("game_of_life.luau", game_of_life),
-    ("histogram.luau", histogram),
-    ("nbody.luau", nbody),
-    ("prefix_sum.luau", prefix_sum),
-    ("conformance/buffers.luau", ok),
-    ("conformance/buffer_namespace.luau", ok),
-    ("conformance/programs.luau", ok),
-    ("conformance/shared_types.luau", ok),
-    ("conformance/textures.luau", ok),
-    ("conformance/inspect.luau", ok),
+/// A script, what it is given and what it is held against.
+struct Script {
+    name: &'static str,
+    /// It is given the test's assets.
+    assets: bool,
+    /// Key of the texture that becomes its picture.
+    picture: Option<&'static str>,
+    check: Check,
+}
+
+const fn plain(name: &'static str, check: Check) -> Script {
+    Script { name, assets: false, picture: None, check }
+}
+
+const fn with_assets(name: &'static str) -> Script {
+    Script { name, assets: true, picture: None, check: ok }
+}
+
+const fn drawn(name: &'static str, picture: &'static str, check: Check) -> Script {
+    Script { name, assets: false, picture: Some(picture), check }
+}
+
+/// The scripts, each with its reference.
+const SCRIPTS: &[Script] = &[
+    plain("blur.luau", blur),
+    plain("game_of_life.luau", game_of_life),
+    plain("histogram.luau", histogram),
+    plain("nbody.luau", nbody),
+    plain("prefix_sum.luau", prefix_sum),
+    drawn("deform.luau", "picture", pictures::deform),
+    drawn("reaction_diffusion.luau", "picture", pictures::reaction_diffusion),
+    drawn("temporal.luau", "picture", pictures::temporal),
+    drawn("volume.luau", "picture", pictures::volume),
+    with_assets("conformance/assets.luau"),
+    plain("conformance/buffers.luau", ok),
+    plain("conformance/buffer_namespace.luau", ok),
+    plain("conformance/inspect.luau", ok),
+    with_assets("conformance/meshes.luau"),
+    with_assets("conformance/neighbours.luau"),
+    plain("conformance/programs.luau", ok),
+    plain("conformance/shared_types.luau", ok),
+    plain("conformance/textures.luau", ok),
 ];
+
+/// Modules that scripts require; they are not run by themselves.
+const MODULES: &[&str] = &["conformance/lib/check.luau"];
 
 /// What a script printed.
 struct Output {
     name: &'static str,
     lines: Vec<String>,
     keys: BTreeMap<String, String>,
+    /// RGBA of the picture, row by row, and its width.
+    picture: Option<(Vec<[u8; 4]>, usize)>,
 }
 
 impl Output {
@@ -48,10 +85,18 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts")
 }
 
-fn run(name: &'static str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ashfall"))
-        .args(["run", "--validate"])
-        .arg(folder().join(name))
+fn run(script: &Script) -> Output {
+    let name = script.name;
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name.replace('/', "_")).with_extension("png");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ashfall"));
+    command.args(["run", "--validate"]).arg(folder().join(name));
+    if script.assets {
+        command.arg("--assets").arg(folder().join("assets"));
+    }
+    if let Some(key) = script.picture {
+        command.arg("--png").arg(format!("{key}={}", file.display()));
+    }
+    let mut child = command
         .env_remove("RUST_LOG")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -84,13 +129,23 @@ fn run(name: &'static str) -> Output {
     // Warnings may stand there (programs.luau provokes some), a word of the validation layer may not.
     assert!(!err.to_lowercase().contains("validation"), "{name}:\n{err}");
     let keys = out.lines().filter_map(|l| l.split_once(": ")).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-    Output { name, lines: out.lines().map(str::to_owned).collect(), keys }
+    let picture = script.picture.map(|_| decode(&file));
+    Output { name, lines: out.lines().map(str::to_owned).collect(), keys, picture }
+}
+
+fn decode(file: &Path) -> (Vec<[u8; 4]>, usize) {
+    let mut reader =
+        png::Decoder::new(std::io::BufReader::new(std::fs::File::open(file).unwrap())).read_info().unwrap();
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut bytes).unwrap();
+    assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgba, png::BitDepth::Eight));
+    (bytes.as_chunks::<4>().0.to_vec(), info.width as usize)
 }
 
 #[test]
 fn scripts_match_their_references() {
-    for (name, check) in SCRIPTS {
-        check(&run(name));
+    for script in SCRIPTS {
+        (script.check)(&run(script));
     }
 }
 
@@ -109,7 +164,7 @@ fn no_script_goes_unrun() {
         }
     }
     found.sort();
-    let mut listed: Vec<&str> = SCRIPTS.iter().map(|(name, _)| *name).collect();
+    let mut listed: Vec<&str> = SCRIPTS.iter().map(|s| s.name).chain(MODULES.iter().copied()).collect();
     listed.sort_unstable();
     assert_eq!(found, listed);
 }

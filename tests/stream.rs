@@ -114,16 +114,24 @@ fn play(gpu: &mut Gpu, kernels: [ProgramId; 3], ops: &[Op], drain: u64) {
 
 /// Random streams over several frames, with parameters between dispatches, buffers replaced under their names and
 /// readbacks drained in any order, give what a plain interpreter gives.
+/// How many cases a property is tried on: `PROPTEST_CASES`, or `default`.
+fn cases(default: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
 #[test]
 fn random_streams_match_the_recorded_order() {
     let gpu = open();
     let kernels = with(&gpu, kernels);
     let strategy = (prop::collection::vec(op(), 1..60), any::<u64>());
     let mut runner =
-        TestRunner::new(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() });
+        TestRunner::new(ProptestConfig { cases: cases(60), failure_persistence: None, ..ProptestConfig::default() });
     runner
         .run(&strategy, |(ops, drain)| {
             with(&gpu, |gpu| play(gpu, kernels, &ops, drain));
+            // Here rather than at the end, so that the case with the message is the one that is made smaller.
+            let messages = with(&gpu, |gpu| gpu.validation_messages());
+            prop_assert!(messages.is_empty(), "{}", messages.join("\n"));
             Ok(())
         })
         .unwrap();
@@ -259,7 +267,7 @@ fn keys_live_once_and_outlive_their_buffer() {
         assert_eq!(gpu.read_state(key), ReadState::Unknown);
         assert_eq!(gpu.take_read(key, <[u8]>::len).unwrap_err().id(), "unknown");
         assert_eq!(gpu.read_buffer(b).unwrap_err().id(), "stale");
-        let closed = gpu.create_buffer("closed", BufferDesc { size: 8, readback: false }).unwrap();
+        let closed = gpu.create_buffer("closed", BufferDesc { readback: false, ..BufferDesc::new(8) }).unwrap();
         assert_eq!(gpu.read_buffer(closed).unwrap_err().id(), "argument");
     });
 }

@@ -16,6 +16,7 @@ end
 
 local namespaces = {
 	compute = compute, ["compute.program"] = compute.program, Buffer = Buffer, renderer = renderer, substrate = substrate,
+	asset = asset, meshcpu = meshcpu, profiler = profiler,
 }
 local functions = {}
 for path, namespace in namespaces do
@@ -24,6 +25,11 @@ for path, namespace in namespaces do
 			table.insert(functions, { path = path .. "." .. name, call = f })
 		end
 	end
+end
+-- The methods of handles; a handle or anything else is the first argument.
+local shader = asset.resolve("@builtin::shaders.compute_double")
+for _, name in { "load", "dispatch", "dispatchEx", "dispatchOnVertices", "setParam", "createBuffer", "status", "destroy" } do
+	table.insert(functions, { path = "ShaderHandle:" .. name, call = shader[name] })
 end
 table.sort(functions, function(a, b) return a.path < b.path end)
 
@@ -64,6 +70,12 @@ local makers = {
 	function() return keys[random(math.max(1, #keys))] end,
 	function() return handle end,
 	function() return formats[random(#formats)] end,
+	function() return shader end,
+	function() return shader.identity end,
+	function() return { positions = { 0, 0, 0, 1, 0, 0, 0, 1, random(4) }, indices = if random(2) == 1 then { 0, 1, random(3) } else nil } end,
+	function() return { positions = pick(), normals = pick(), uvs = pick(), indices = pick() } end,
+	function() return { model = names[random(3)], buffers = { names[random(3)] }, workgroups = { random(4) } } end,
+	function() return { model = pick(), buffers = pick(), workgroups = { random(4) } } end,
 	function() return { 1, 2, 3, 4 } end,
 	function() return { pick(), pick() } end,
 	function() return table.create(random(20), random(300)) end,

@@ -1,18 +1,23 @@
 //! The Rust API: a device, the verbs that record on it, and the keys that come back.
 
+mod frame;
 mod texture;
 
+#[cfg(test)]
+mod tests;
+
 use crate::error::{Error, Result};
-use crate::inspect::{DispatchRecord, Inventory, Presence};
+use crate::inspect::{DispatchRecord, GpuFrame, Inventory, Presence};
 use crate::plan::{Plan, Planner};
 use crate::readback::{Entry, ReadKey, ReadState, ReadTable};
 use crate::record::{Recorder, stale};
-use crate::registry::{Bind, BufferDesc, BufferId, ProgramId, ProgramState, Resident, TextureId};
+use crate::registry::{Bind, BufferDesc, BufferId, ProgramId, ProgramState, TextureId};
 use crate::shader::{self, ProgramSource};
 use crate::texture::SamplerDesc;
-use crate::vk::{Backend, Built, DeviceInfo, DeviceOptions, MemoryUse};
+use crate::vk::{Backend, DeviceInfo, DeviceOptions, MemoryUse};
 use smallvec::SmallVec;
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::Instant;
 
 /// Gives the text of an included file by its name, or `None` for a name it does not know.
 pub type Includes = Box<dyn Fn(&str) -> Option<String>>;
@@ -44,6 +49,8 @@ pub struct Gpu {
     /// The texture that `scene_depth` binds, supplied by the host.
     scene_depth: Option<TextureId>,
     includes: Includes,
+    /// Frames that are still to be timed since somebody last asked for times.
+    timed_frames: u32,
     backend: Backend,
 }
 
@@ -71,6 +78,7 @@ impl Gpu {
             reads: ReadTable::default(),
             scene_depth: None,
             includes: Box::new(|_| None),
+            timed_frames: 0,
             backend,
         };
         for (name, filter, clamp) in texture::BUILT_IN_SAMPLERS {
@@ -124,7 +132,7 @@ impl Gpu {
             return Err(Error::argument("name", "an empty string", "a name of at least one byte"));
         }
         self.recorder.check_buffer(&desc)?;
-        let buffer = self.backend.create_buffer(name, desc.size)?;
+        let buffer = self.backend.create_buffer(name, &desc)?;
         let (id, replaced) = self.recorder.add_buffer(name, desc);
         self.backend.place_buffer(id.index(), buffer);
         if let Some(old) = replaced {
@@ -280,16 +288,50 @@ impl Gpu {
     /// [`Error::Argument`] when the interface is not well-formed. A source that does not compile is no error here:
     /// see [`Gpu::program_state`].
     pub fn compile(&mut self, mut source: ProgramSource) -> Result<ProgramId> {
+        if let Err(error) = shader::expand(&mut source, &self.includes) {
+            return self.compile_failed(&source, error.to_string());
+        }
+        self.compile_expanded(source)
+    }
+
+    /// [`Gpu::compile`] with includes of its own.
+    ///
+    /// # Errors
+    /// As [`Gpu::compile`].
+    pub fn compile_with(
+        &mut self,
+        mut source: ProgramSource,
+        includes: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<ProgramId> {
+        if let Err(error) = shader::expand(&mut source, &|name| includes(name).or_else(|| (self.includes)(name))) {
+            return self.compile_failed(&source, error.to_string());
+        }
+        self.compile_expanded(source)
+    }
+
+    /// Files a program whose source could not even be put together: it is `failed`, and one that was resident under
+    /// the key stays so.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an empty key, [`Error::DeviceLost`].
+    pub fn compile_failed(&mut self, source: &ProgramSource, reason: String) -> Result<ProgramId> {
+        self.check_key(source)?;
+        let (id, _) = self.recorder.request_program(source);
+        tracing::warn!("{reason}");
+        self.recorder.program_failed(id, reason);
+        Ok(id)
+    }
+
+    fn check_key(&self, source: &ProgramSource) -> Result<()> {
         self.backend.check_lost()?;
         if source.key.is_empty() {
             return Err(Error::argument("name", "an empty string", "a name of at least one byte"));
         }
-        if let Err(error) = shader::expand(&mut source, &self.includes) {
-            let (id, _) = self.recorder.request_program(&source);
-            tracing::warn!("{error}");
-            self.recorder.program_failed(id, error.to_string());
-            return Ok(id);
-        }
+        Ok(())
+    }
+
+    fn compile_expanded(&mut self, source: ProgramSource) -> Result<ProgramId> {
+        self.check_key(&source)?;
         shader::check_interface(&source).map_err(|e| Error::Argument {
             field: e.field,
             given: e.given,
@@ -316,6 +358,19 @@ impl Gpu {
     #[must_use]
     pub fn find_program(&self, key: &str) -> Option<ProgramId> {
         self.recorder.registry.program_names.get(key).copied()
+    }
+
+    /// The key of a live program.
+    #[must_use]
+    pub fn program_key(&self, id: ProgramId) -> Option<&str> {
+        self.recorder.registry.programs.get(id).map(|p| &*p.key)
+    }
+
+    /// Position among a resident program's bindings of the one with this name.
+    #[must_use]
+    pub fn binding_of(&self, id: ProgramId, name: &str) -> Option<usize> {
+        let resident = self.recorder.registry.programs.get(id)?.resident.as_ref()?;
+        resident.bindings.iter().position(|b| *b.name == *name)
     }
 
     /// Workgroup size of the resident program, for turning a problem size into workgroups.
@@ -451,155 +506,27 @@ impl Gpu {
         Ok(key)
     }
 
-    // ---- frame ----
-
-    /// The frame so far as a plan in text form, with the reason of each barrier. Slow; for dumps and tests.
-    #[must_use]
-    pub fn plan_text(&self) -> String {
-        // Planned apart from the frame's own plan, so that looking changes nothing.
-        let mut plan = Plan::default();
-        Planner::default().plan(&self.recorder.arena, &mut plan);
-        plan.text(&self.recorder.arena, &self.recorder.registry)
-    }
-
-    /// Ends the frame: plans what was recorded, submits it, and takes in what has finished meanwhile. A frame
-    /// that recorded nothing submits nothing.
-    ///
-    /// Waits only when as many frames as allowed are on the device, and then at most the wait limit.
+    /// Creates a buffer for the vertices of a mesh. It is filed under `meshes` and the mesh's guid, a renderer may draw
+    /// from it, and dispatches that write it are reported under the guid.
     ///
     /// # Errors
-    /// [`Error::Timeout`] leaves the frame as it is: the call may be repeated. After any other error the frame's
-    /// commands are gone, its dispatches are in [`Gpu::failing`] and its readback keys are unknown.
-    pub fn end_frame(&mut self) -> Result<FrameStats> {
-        let mut stats = FrameStats { frame: self.recorder.frame, ..FrameStats::default() };
-        if self.recorder.arena.is_empty() {
-            self.backend.skip_frame();
-        } else {
-            match self.backend.check_lost().and_then(|()| self.backend.begin_frame()) {
-                Ok(()) => {}
-                Err(error @ Error::Timeout { .. }) => return Err(error),
-                Err(error) => return Err(self.abandon(error)),
-            }
-            self.planner.plan(&self.recorder.arena, &mut self.plan);
-            if let Err(error) = self.backend.submit(&self.recorder.arena, &self.plan) {
-                return Err(self.abandon(error));
-            }
-            stats.commands = self.recorder.arena.len();
-            stats.levels = self.plan.levels() as u32;
-            stats.barriers = self.plan.barriers() as u32;
+    /// As [`Gpu::create_buffer`].
+    pub fn create_vertex_buffer(&mut self, mesh: &str, size: u64) -> Result<BufferId> {
+        let desc = BufferDesc { vertex: true, ..BufferDesc::new(size) };
+        let key = self.create_owned_buffer("meshes", mesh, desc)?;
+        let id = self.find_buffer(&key).ok_or(Error::Unknown { kind: "buffer", name: key })?;
+        if let Some(resource) = self.recorder.registry.resources.get_mut(id) {
+            resource.mesh = Some(mesh.into());
         }
-        self.recorder.next_frame();
-        self.take_in();
-        self.backend.check_lost()?;
-        Ok(stats)
+        Ok(id)
     }
 
-    /// Drops a frame that cannot be submitted, so that what it promised is seen to fail.
-    fn abandon(&mut self, error: Error) -> Error {
-        let text = format!("frame {} did not reach the device: {error}", self.recorder.frame);
-        self.recorder.undo_frame(&text);
-        let backend = &mut self.backend;
-        let serial = backend.serial();
-        self.reads.drop_from(serial, |entry| backend.release_read(entry.slice));
-        backend.abandon_frame();
-        self.planner.distrust();
-        self.recorder.next_frame();
-        self.take_in();
-        error
-    }
-
-    /// Takes in finished programs and frees what the device is done with.
-    fn take_in(&mut self) {
-        while let Some(built) = self.backend.next_built() {
-            self.adopt(built);
-        }
-        self.backend.advance();
-        let Self { backend, planner, recorder, .. } = self;
-        backend.collect(|slot, resource| {
-            if resource {
-                planner.forget(slot);
-                recorder.registry.resources.recycle(slot);
-            } else {
-                recorder.registry.samplers.recycle(slot);
-            }
-        });
-    }
-
-    fn adopt(&mut self, built: Built) {
-        let id = ProgramId::from_bits(built.program);
-        let wanted = self.recorder.wants(id, built.request);
-        match built.outcome {
-            Ok(made) if wanted => {
-                let resident = Resident::new(made.pipeline, made.bindings, made.params, made.workgroup_size);
-                if let Some(old) = self.recorder.program_ready(id, resident) {
-                    self.backend.discard_pipeline(old);
-                }
-            }
-            Ok(made) => self.backend.discard_pipeline(made.pipeline),
-            Err(reason) if wanted => {
-                tracing::warn!("{reason}");
-                self.recorder.program_failed(id, reason);
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// Waits, at most `limit`, until something that is under way has come further: a readback, a program. For
-    /// hosts without a frame clock of their own; returns at once when nothing is under way.
+    /// GPU time by label of the most recent timed frame that is done. Asking makes the next 64 frames timed ones; the
+    /// first call has nothing to tell, and on a device without timestamps none has.
     ///
-    /// # Errors
-    /// [`Error::DeviceLost`].
-    pub fn wait_for_progress(&mut self, limit: Duration) -> Result<()> {
-        let completed = self.backend.advance();
-        let serial = self.reads.next_serial(completed).filter(|s| *s < self.backend.serial());
-        match (serial, self.backend.compiling() > 0) {
-            (Some(serial), false) => self.backend.wait(serial, limit).map(|_| ()),
-            (None, false) => Ok(()),
-            (serial, true) => {
-                // Two things to wait for and no call that waits for both: the one that waits for a thread is the
-                // finer-grained, so it gets the time, in slices short enough not to hold up the other.
-                let slice = if serial.is_some() { limit.min(Duration::from_millis(1)) } else { limit };
-                if let Some(built) = self.backend.wait_built(slice) {
-                    self.adopt(built);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Waits, at most the wait limit, until every submitted frame has finished.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`], [`Error::DeviceLost`].
-    pub fn wait_idle(&mut self) -> Result<()> {
-        let limit = self.backend.wait_limit();
-        let last = self.backend.serial() - 1;
-        if self.backend.wait(last, limit)? { Ok(()) } else { Err(Error::Timeout { what: "the device", waited: limit }) }
-    }
-
-    /// Readback keys given out and not yet taken.
-    #[must_use]
-    pub fn reads_outstanding(&self) -> usize {
-        self.reads.len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The other tests rely on validation speaking up. Here it must: two fills of one buffer without a barrier.
-    #[test]
-    fn synchronization_validation_sees_a_missing_barrier() {
-        let options = DeviceOptions { validation: true, ..DeviceOptions::default() };
-        let mut gpu = Gpu::open(&options).unwrap();
-        let id = gpu.create_buffer("raced", BufferDesc::new(256)).unwrap();
-        gpu.write_buffer(id, 0, &[1; 256]).unwrap();
-        gpu.write_buffer(id, 0, &[2; 256]).unwrap();
-        gpu.backend.begin_frame().unwrap();
-        gpu.backend.submit(&gpu.recorder.arena, &Plan::without_barriers(&gpu.recorder.arena)).unwrap();
-        gpu.wait_idle().unwrap();
-        let messages = gpu.validation_messages();
-        assert!(messages.iter().any(|m| m.contains("SYNC-HAZARD-WRITE-AFTER-WRITE")), "{messages:?}");
+    /// Cost: two timestamps a level and one a dispatch in timed frames; none of them holds work up.
+    pub fn gpu_frame(&mut self) -> Option<Rc<GpuFrame>> {
+        self.timed_frames = 64;
+        self.backend.timed()
     }
 }

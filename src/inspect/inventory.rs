@@ -227,8 +227,14 @@ fn rows(registry: &Registry) -> Vec<ResourceRow> {
         };
         match &resource.shape {
             Shape::Buffer(desc) => {
-                let all = ["copyDst", "copySrc", "storage", "uniform"];
-                let usage: Vec<&str> = all.into_iter().filter(|u| desc.readback || *u != "copySrc").collect();
+                let all = [
+                    ("copyDst", true),
+                    ("copySrc", desc.readback),
+                    ("storage", true),
+                    ("uniform", true),
+                    ("vertex", desc.vertex),
+                ];
+                let usage: Vec<&str> = all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
                 rows.push(row(ResourceKind::Buffer, desc.size, &usage));
             }
             Shape::Texture(desc) => {

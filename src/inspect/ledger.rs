@@ -18,7 +18,8 @@ const MAX_NAMED: usize = 1024;
 pub struct DispatchRecord {
     /// The program's key.
     pub shader: String,
-    /// Names of the written buffers, joined with `, `; all bound ones for a program that writes none.
+    /// The mesh, for a dispatch over vertices; else names of the written buffers, joined with `, `; all bound ones for
+    /// a program that writes none.
     pub target: String,
     /// Dispatches asked for, failed ones included.
     pub dispatches: u64,
@@ -81,6 +82,15 @@ pub trait RowNames {
     fn program(&self, id: u64) -> String;
     /// A buffer's name.
     fn buffer(&self, id: u64) -> String;
+    /// The mesh whose vertices a buffer holds.
+    fn mesh(&self, _id: u64) -> Option<String> {
+        None
+    }
+    /// What a dispatch writes: its mesh, or its buffers.
+    fn target(&self, ids: &[u64]) -> String {
+        let mesh = ids.iter().find_map(|id| self.mesh(*id));
+        mesh.unwrap_or_else(|| join(ids.iter().map(|id| self.buffer(*id))))
+    }
 }
 
 /// The rows.
@@ -119,7 +129,7 @@ impl Ledger {
         }
         let mut counts = Counts::default();
         if !self.named.is_empty() {
-            let key = (names.program(program), join(targets.iter().map(|t| names.buffer(*t))));
+            let key = (names.program(program), names.target(targets));
             if let Some(named) = self.named.remove(&key) {
                 counts = named.counts;
             }
@@ -275,7 +285,7 @@ impl Ledger {
         for row in self.rows.iter().filter(|r| r.program != 0) {
             let shader = names.program(row.program);
             if keep(&shader, &row.counts) {
-                let target = join(row.targets.iter().map(|t| names.buffer(*t)));
+                let target = names.target(&row.targets);
                 found.push((row.counts.sequence, record(shader, target, &row.counts)));
             }
         }

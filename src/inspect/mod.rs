@@ -2,6 +2,9 @@
 
 mod inventory;
 mod ledger;
+mod profile;
 
 pub use inventory::{Inventory, Owner, Presence, ResourceKind, ResourceRow, owned_key};
 pub use ledger::{DispatchRecord, Ledger, RowNames};
+pub(crate) use profile::Mark;
+pub use profile::{GpuFrame, GpuFrameRow};

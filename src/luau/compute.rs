@@ -32,6 +32,8 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry { name: "programState", arity: 1, body: program::state },
     Entry { name: "failing", arity: 0, body: program::failing },
     Entry { name: "dispatch", arity: 2, body: dispatch },
+    Entry { name: "dispatchOnVertices", arity: 2, body: super::mesh::dispatch_on_vertices },
+    Entry { name: "compileByName", arity: 1, body: super::asset::compile_by_name },
 ];
 
 pub(super) const NAME: &str = "a buffer name (string) or handle";
@@ -73,7 +75,7 @@ fn create_buffer(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer
     }
 }
 
-fn destroy_buffer(_: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
+pub(super) fn destroy_buffer(_: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
     let name = buffer_key(&name, "name", NAME)?;
     let mut gpu = host.gpu.borrow_mut();
     match gpu.find_buffer(&name) {
@@ -205,7 +207,7 @@ fn bytes(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
 // ---- dispatch ----
 
 pub(super) fn dispatch(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
-    let shader = program::key(&shader, "shaderNameOrHandle")?;
+    let shader = program::name(&shader, "shaderNameOrHandle")?;
     let opts = table(&opts, "opts", "a table { buffers, workgroups }")?;
     // No name is copied on this path: Luau's own strings are looked up.
     let buffers = field(opts, "buffers")?;
@@ -223,26 +225,35 @@ pub(super) fn run(host: &Host, shader: &str, named: &Named, opts: &Table) -> Ans
     let mut gpu = host.gpu.borrow_mut();
     // What a dispatch lacks is a recorded failure, not a raised one: its program may be pending and its buffers may
     // have been destroyed by somebody else, and neither is this line's mistake.
-    if let Err(error) = resolve_and_dispatch(&mut gpu, shader, named, groups) {
+    if let Err(error) = resolve_and_dispatch(host, &mut gpu, shader, named, groups) {
         tracing::debug!("dispatch of \"{shader}\" refused: {error}");
     }
     yes(true)
 }
 
-fn resolve_and_dispatch(gpu: &mut Gpu, shader: &str, named: &Named, groups: [u32; 3]) -> Result<(), Error> {
+fn resolve_and_dispatch(
+    host: &Host,
+    gpu: &mut Gpu,
+    shader: &str,
+    named: &Named,
+    groups: [u32; 3],
+) -> Result<(), Error> {
     let binds = resolve(gpu, named);
-    let error = match (gpu.find_program(shader), binds) {
+    // A name that no program has may be an asset's; the first dispatch asks for its program.
+    let program = gpu.find_program(shader).or_else(|| host.asset_program(gpu, shader));
+    let error = match (program, binds) {
         (Some(program), Ok(binds)) => return gpu.dispatch_with(program, &binds, groups),
         (None, _) => Error::Unknown { kind: "program", name: shader.to_owned() },
         (_, Err(error)) => error,
     };
     let names: SmallVec<[&str; 8]> = named.iter().map(|(_, name)| &**name).collect();
-    gpu.dispatch_failed(shader, &names, &error);
+    let key = program.and_then(|p| gpu.program_key(p)).unwrap_or(shader).to_owned();
+    gpu.dispatch_failed(&key, &names, &error);
     Err(error)
 }
 
 /// `{ x, y?, z? }`; what is left out is 1. Zero and over-limit counts are the device's to judge.
-fn workgroups(opts: &Table) -> Result<[u32; 3], Refusal> {
+pub(super) fn workgroups(opts: &Table) -> Result<[u32; 3], Refusal> {
     let value = field(opts, "workgroups")?;
     let list = table(&value, "opts.workgroups", "an array of one to three workgroup counts")?;
     let mut groups = [1; 3];

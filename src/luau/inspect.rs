@@ -18,6 +18,11 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 pub(super) const RENDERER: &[Entry] = &[Entry { name: "gpuMemory", arity: 0, body: gpu_memory }];
 
+pub(super) const PROFILER: &[Entry] = &[Entry { name: "gpuFrame", arity: 0, body: gpu_frame }];
+
+/// Methods of a buffer's handle.
+pub(super) const BUFFER: &[Entry] = &[Entry { name: "destroy", arity: 1, body: super::compute::destroy_buffer }];
+
 pub(super) const SUBSTRATE: &[Entry] = &[Entry { name: "createBuffer", arity: 2, body: create_buffer }];
 
 fn row(lua: &Lua, row: &ResourceRow) -> mlua::Result<Table> {
@@ -92,7 +97,10 @@ fn owner_of(value: &Value) -> Result<String, Refusal> {
 }
 
 fn resources(lua: &Lua, host: &Host, [owner, ..]: [Value; 5]) -> Answer {
+    // An asset's identity stands for its guid, which is what keys carry; a guid stands for itself, so that what an
+    // asset made stays reachable when the asset is gone.
     let owner = if owner.is_nil() { None } else { Some(owner_of(&owner)?) };
+    let owner = owner.map(|o| host.assets.borrow_mut().resolve(&o).map_or(o, |asset| asset.guid.clone()));
     let gpu = host.gpu.borrow();
     let wanted = gpu.inventory().rows().iter().filter(|r| owner.as_ref().is_none_or(|o| r.owner.shader == *o));
     Ok((Value::Table(list(lua, wanted)?), Value::Nil))
@@ -118,13 +126,36 @@ fn absent_reasons(lua: &Lua, _: &Host, _: [Value; 5]) -> Answer {
 }
 
 fn gpu_memory(lua: &Lua, host: &Host, _: [Value; 5]) -> Answer {
-    let gpu = host.gpu.borrow();
-    let held = gpu.memory_use();
     let t = lua.create_table()?;
-    t.raw_set("compute", total(gpu.inventory().rows()) as f64)?;
-    t.raw_set("upload", held.upload as f64)?;
-    t.raw_set("readback", held.readback as f64)?;
-    t.raw_set("reserved", held.reserved as f64)?;
+    for (name, bytes) in host.services.gpu_memory(&host.gpu.borrow()) {
+        t.raw_set(name, bytes as f64)?;
+    }
+    Ok((Value::Table(t), Value::Nil))
+}
+
+fn gpu_frame(lua: &Lua, host: &Host, _: [Value; 5]) -> Answer {
+    let Some(timed) = host.services.gpu_frame(&mut host.gpu.borrow_mut()) else {
+        let reason = match host.gpu.borrow().info().timestamps {
+            true => "no timed frame has finished yet: frames are timed from the first call on",
+            false => "this device writes no timestamps",
+        };
+        return Ok((Value::Nil, Value::String(lua.create_string(reason)?)));
+    };
+    let t = lua.create_table()?;
+    t.raw_set("frame", timed.frame as f64)?;
+    t.raw_set("ms", timed.ms)?;
+    let rows: Vec<Table> = timed
+        .rows
+        .iter()
+        .map(|row| {
+            let t = lua.create_table()?;
+            t.raw_set("label", row.label.as_str())?;
+            t.raw_set("dispatches", row.dispatches)?;
+            t.raw_set("ms", row.ms)?;
+            Ok(t)
+        })
+        .collect::<mlua::Result<_>>()?;
+    t.raw_set("rows", lua.create_sequence_from(rows)?)?;
     Ok((Value::Table(t), Value::Nil))
 }
 
@@ -139,22 +170,25 @@ fn create_buffer(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer
 pub(super) fn owned_buffer(lua: &Lua, host: &Host, owner: &str, name: &Value, opts: &Value) -> Answer {
     let name = string(name, "name", super::compute::NAME)?;
     let desc = buffer_desc(opts)?;
-    let made = host.gpu.borrow_mut().create_owned_buffer(owner, &name, desc);
+    let made = host.services.create_buffer(&mut host.gpu.borrow_mut(), owner, &name, desc);
     match made {
-        Ok(key) => {
-            let handle = lua.create_table()?;
-            handle.raw_set("key", key)?;
-            handle.raw_set("name", name)?;
-            handle.raw_set("size", desc.size as f64)?;
-            handle.set_readonly(true);
-            Ok((Value::Table(handle), Value::Nil))
-        }
+        Ok(key) => Ok((Value::Table(buffer_handle(lua, &key, &name, desc.size)?), Value::Nil)),
         Err(error @ Error::Argument { .. }) => Err(super::args::rename(error, "opts.")),
         Err(error) => {
             let (_, reason) = no(lua, error)?;
             Ok((Value::Nil, reason))
         }
     }
+}
+
+/// A handle that works wherever a buffer's name does.
+pub(super) fn buffer_handle(lua: &Lua, key: &str, name: &str, size: u64) -> mlua::Result<Table> {
+    let handle = lua.create_table()?;
+    handle.raw_set("key", key)?;
+    handle.raw_set("name", name)?;
+    handle.raw_set("size", size as f64)?;
+    super::register::give_methods(lua, &handle, "BufferHandle")?;
+    Ok(handle)
 }
 
 /// `{ size, readback? }`.
@@ -164,7 +198,9 @@ pub(super) fn buffer_desc(opts: &Value) -> Result<BufferDesc, Refusal> {
     let readback = boolean_or(&field(opts, "readback")?, "opts.readback", true)?;
     match number(&size) {
         // Whether it is too much is for the device to say.
-        Some(n) if n.is_finite() && n > 0.0 && n % 4.0 == 0.0 => Ok(BufferDesc { size: n as u64, readback }),
+        Some(n) if n.is_finite() && n > 0.0 && n % 4.0 == 0.0 => {
+            Ok(BufferDesc { readback, ..BufferDesc::new(n as u64) })
+        }
         _ => Err(Refusal::value("opts.size", &size, "a positive multiple of 4 (bytes)")),
     }
 }

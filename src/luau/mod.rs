@@ -5,23 +5,27 @@
 //! names the function, the field, the value given and what is accepted.
 
 mod args;
+mod asset;
 mod buffer;
 mod compute;
 mod files;
+mod host;
 mod inspect;
+mod mesh;
+mod module;
 mod program;
 mod register;
 pub mod task;
 mod texture;
 
-pub use files::read_beside;
+pub use host::{DeviceServices, Meshes, Modules, NoModules, ScriptOptions, Services, StoredMeshes};
 
+use crate::asset::Assets;
 use crate::error::Result;
 use crate::gpu::{FrameStats, Gpu};
 use mlua::Lua;
 use mlua::chunk::Compiler;
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 use task::{Scheduler, TaskError};
@@ -29,31 +33,38 @@ use task::{Scheduler, TaskError};
 /// Type definitions of the script surface, for analyzers and editors.
 pub const TYPES: &str = include_str!("types.d.luau");
 
-/// The script functions in Rust: namespace, name, number of arguments.
+/// The script functions in Rust: namespace, name, number of arguments. Methods of handles are under the handle's name,
+/// with the handle as their first argument.
 pub fn functions() -> impl Iterator<Item = (&'static str, &'static str, usize)> {
-    register::NAMESPACES.iter().flat_map(|(path, list)| list.iter().map(|e| (*path, e.name, e.arity)))
+    register::NAMESPACES
+        .iter()
+        .chain(register::METHODS)
+        .flat_map(|(path, list)| list.iter().map(|e| (*path, e.name, e.arity)))
 }
 
 /// What every script function can reach.
 pub(crate) struct Host {
     pub gpu: Rc<RefCell<Gpu>>,
     pub floats: RefCell<buffer::FloatBuffers>,
-}
-
-/// How scripts are hosted.
-#[derive(Clone, Debug, Default)]
-pub struct ScriptOptions {
-    /// Offer `fs.readFile` for files in this folder and below. Without it scripts see no files.
-    pub files: Option<PathBuf>,
+    pub assets: RefCell<Box<dyn Assets>>,
+    pub meshes: RefCell<Box<dyn Meshes>>,
+    pub services: Box<dyn Services>,
+    pub modules: Box<dyn Modules>,
 }
 
 /// A Luau state with the script surface on one device.
-#[derive(Debug)]
 pub struct ScriptHost {
     lua: Lua,
     gpu: Rc<RefCell<Gpu>>,
+    host: Rc<Host>,
     scheduler: Rc<Scheduler>,
     start: Instant,
+}
+
+impl std::fmt::Debug for ScriptHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScriptHost").field("gpu", &self.gpu).field("scheduler", &self.scheduler).finish_non_exhaustive()
+    }
 }
 
 impl ScriptHost {
@@ -61,18 +72,27 @@ impl ScriptHost {
     ///
     /// # Errors
     /// Only when Luau itself cannot be set up.
-    pub fn new(gpu: Rc<RefCell<Gpu>>, options: &ScriptOptions) -> mlua::Result<Self> {
+    pub fn new(gpu: Rc<RefCell<Gpu>>, options: ScriptOptions) -> mlua::Result<Self> {
         let lua = Lua::new();
         // Level 2 inlines script functions, and an inlined one is missing from its traceback.
         lua.set_compiler(Compiler::new().set_optimization_level(1).set_debug_level(1));
-        let host = Rc::new(Host { gpu: Rc::clone(&gpu), floats: RefCell::default() });
+        let ScriptOptions { files, assets, meshes, services, modules } = options;
+        let host = Rc::new(Host {
+            gpu: Rc::clone(&gpu),
+            floats: RefCell::default(),
+            assets: RefCell::new(assets),
+            meshes: RefCell::new(meshes),
+            services,
+            modules,
+        });
         let scheduler = Scheduler::install(&lua)?;
         register::install(&lua, &host)?;
-        if let Some(folder) = &options.files {
-            files::install(&lua, folder.clone())?;
+        module::install(&lua, &host, files.clone())?;
+        if let Some(folder) = files {
+            files::install(&lua, folder)?;
         }
         lua.sandbox(true)?;
-        Ok(Self { lua, gpu, scheduler, start: Instant::now() })
+        Ok(Self { lua, gpu, host, scheduler, start: Instant::now() })
     }
 
     /// The Luau state.
@@ -94,12 +114,22 @@ impl ScriptHost {
     /// A syntax error, with file and line.
     pub fn spawn(&self, name: &str, source: &[u8]) -> mlua::Result<()> {
         let function = self.lua.load(source).set_name(format!("={name}")).into_function()?;
+        self.spawn_function(function)
+    }
+
+    /// Makes a function a task, as [`ScriptHost::spawn`] does a script's body.
+    ///
+    /// # Errors
+    /// When Luau is out of memory.
+    pub fn spawn_function(&self, function: mlua::Function) -> mlua::Result<()> {
         self.scheduler.spawn(&self.lua, function, ())?;
         Ok(())
     }
 
-    /// Runs every task that is due. Returns the errors of the tasks that died of one.
+    /// Runs every task that is due; before that, shader assets in use whose files have changed are compiled again.
+    /// Returns the errors of the tasks that died of one.
     pub fn step(&self) -> Vec<TaskError> {
+        self.host.reload_assets();
         self.scheduler.step(&self.lua, self.now())
     }
 
@@ -140,6 +170,11 @@ mod tests {
         for line in TYPES.lines().map(str::trim) {
             if let Some(name) = line.strip_prefix("declare ").and_then(|l| l.strip_suffix(": {")) {
                 path = vec![name];
+            } else if let Some(name) = line.strip_prefix("export type ").and_then(|l| l.strip_suffix(" = {")) {
+                // Among the types only handles have functions.
+                path = if name.ends_with("Handle") { vec![name] } else { Vec::new() };
+            } else if line.contains("read ") && !line.contains("->") {
+                // A field of a handle.
             } else if let Some(name) = line.strip_suffix(": {").filter(|_| !path.is_empty()) {
                 path.push(name);
             } else if line.starts_with('}') {

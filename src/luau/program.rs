@@ -5,11 +5,13 @@ use super::args::{Refusal, boolean_or, describe, field, field_or, number, string
 use super::compute::{dispatch, no, yes};
 use super::register::{Answer, Entry};
 use super::texture::dispatch_ex;
+use crate::asset::{Asset, AssetKind};
 use crate::error::Error;
 use crate::inspect::DispatchRecord;
 use crate::shader::{BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamType, ProgramSource};
 use crate::texture::Format;
 use mlua::{BorrowedStr, Lua, Table, Value};
+use std::rc::Rc;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry { name: "compile", arity: 2, body: compile },
@@ -18,11 +20,66 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry { name: "dispatchEx", arity: 2, body: dispatch_ex },
     Entry { name: "setParam", arity: 3, body: set_param },
     Entry { name: "status", arity: 1, body: status },
+    Entry { name: "dispatchOnVertices", arity: 2, body: super::mesh::dispatch_on_vertices },
 ];
 
-/// The key a program is registered under.
-pub(super) fn key(value: &Value, field: &str) -> Result<BorrowedStr, Refusal> {
-    text(value, field, "a program name (string)")
+const PROGRAM: &str = "a program name, an asset's identity or guid (string), or an asset's handle";
+
+/// A program as a script names it: its name, or the guid that a handle carries. Nothing is looked up.
+pub(super) fn name(value: &Value, field: &str) -> Result<BorrowedStr, Refusal> {
+    match value {
+        Value::Table(handle) => match handle.raw_get::<Value>("guid")? {
+            guid @ Value::String(_) => text(&guid, field, PROGRAM),
+            _ => Err(Refusal::value(field, value, PROGRAM)),
+        },
+        other => text(other, field, PROGRAM),
+    }
+}
+
+/// The key that a program is registered under.
+pub(super) enum Key {
+    /// As the script gave it.
+    Script(BorrowedStr),
+    /// The guid of the asset that the script named.
+    Asset(Rc<Asset>),
+}
+
+impl std::ops::Deref for Key {
+    type Target = str;
+    fn deref(&self) -> &str {
+        match self {
+            Self::Script(text) => text,
+            Self::Asset(asset) => &asset.guid,
+        }
+    }
+}
+
+/// The key behind a name: a name that no program has may be an asset's, whose program has the guid for its key.
+fn key(host: &Host, value: &Value, field: &str) -> Result<Key, Refusal> {
+    let name = name(value, field)?;
+    if host.gpu.borrow().find_program(&name).is_some() {
+        return Ok(Key::Script(name));
+    }
+    let asset = host.assets.borrow_mut().resolve(&name).filter(|a| a.kind == AssetKind::ComputeShader);
+    Ok(asset.map_or(Key::Script(name), Key::Asset))
+}
+
+/// For a handle without options, or an asset's name without them: the asset as it lies in its files.
+fn from_asset(lua: &Lua, host: &Host, name: &Value, opts: &Value) -> Option<Answer> {
+    let without = match opts {
+        Value::Nil => true,
+        // Options beside the source may be given for an asset; its files say the same and are what counts.
+        Value::Table(t) => matches!(name, Value::Table(_)) && t.get::<Value>("source").is_ok_and(|s| s.is_nil()),
+        _ => false,
+    };
+    let reference = self::name(name, "nameOrHandle").ok().filter(|_| without)?;
+    match host.asset_program(&mut host.gpu.borrow_mut(), &reference) {
+        Some(_) => Some(yes(true)),
+        None if matches!(name, Value::Table(_)) => {
+            Some(no(lua, format_args!("no compute shader asset is known as \"{}\"", &*reference)))
+        }
+        None => None,
+    }
 }
 
 fn source_of(opts: &Table, key: &str, interface: Interface) -> Result<ProgramSource, Refusal> {
@@ -42,7 +99,8 @@ fn source_of(opts: &Table, key: &str, interface: Interface) -> Result<ProgramSou
 }
 
 fn request(lua: &Lua, host: &Host, source: ProgramSource) -> Answer {
-    match host.gpu.borrow_mut().compile(source) {
+    let include = |name: &str| host.assets.borrow_mut().include("", name);
+    match host.gpu.borrow_mut().compile_with(source, &include) {
         Ok(_) => yes(true),
         Err(Error::Argument { field, given, accepted }) => {
             let field = if field == "name" { field } else { format!("opts.{field}") };
@@ -53,7 +111,10 @@ fn request(lua: &Lua, host: &Host, source: ProgramSource) -> Answer {
 }
 
 pub(super) fn register_shader(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer {
-    let key = key(&name, "nameOrHandle")?;
+    if let Some(answer) = from_asset(lua, host, &name, &opts) {
+        return answer;
+    }
+    let key = self::name(&name, "nameOrHandle")?;
     let opts = table(&opts, "opts", "a table { source, entryPoint?, bindings?, readOnlyBindings? }")?;
     let count = field(opts, "bindings")?;
     let bindings = if count.is_nil() { None } else { Some(whole(&count, "opts.bindings", 0, 1024)? as u32) };
@@ -78,7 +139,10 @@ fn read_only(list: &Table) -> Result<Vec<u32>, Refusal> {
 }
 
 pub(super) fn compile(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer {
-    let key = key(&name, "nameOrHandle")?;
+    if let Some(answer) = from_asset(lua, host, &name, &opts) {
+        return answer;
+    }
+    let key = self::name(&name, "nameOrHandle")?;
     let opts = table(&opts, "opts", "a table { source, entryPoint?, bindings, params? }")?;
     let bindings = each(opts, "bindings", binding)?;
     let params = each(opts, "params", param)?;
@@ -101,8 +165,6 @@ fn each<T>(opts: &Table, name: &str, read: fn(&Table, &str) -> Result<T, Refusal
     }
     Ok(out)
 }
-
-const ACCESSES: &str = "\"read\", \"write\" or \"read_write\"";
 
 fn format_of(value: &Value, path: impl std::fmt::Display) -> Result<Option<Format>, Refusal> {
     let accepted = || format!("one of {}", Format::NAMES.join(", "));
@@ -138,15 +200,13 @@ fn binding(entry: &Table, path: &str) -> Result<BindingDecl, Refusal> {
     let kind = kind_of(&field_or(entry, "kind", 2)?, format_args!("{path}.kind"), BindingKind::declared_name)?;
     let access = field(entry, "access")?;
     let access = match access.is_nil() {
-        // A storage texture that is only written works on every device and in every format.
-        true if kind.is_storage_texture() => DeclaredAccess::Write,
-        true => DeclaredAccess::ReadWrite,
-        false => match string(&access, format_args!("{path}.access"), ACCESSES)?.as_str() {
-            "read" => DeclaredAccess::Read,
-            "write" => DeclaredAccess::Write,
-            "read_write" => DeclaredAccess::ReadWrite,
-            _ => return Err(Refusal::value(format_args!("{path}.access"), &access, ACCESSES)),
-        },
+        true => kind.default_access(),
+        false => {
+            let accepted = format!("one of {}", DeclaredAccess::NAMES.join(", "));
+            let name = string(&access, format_args!("{path}.access"), &accepted)?;
+            DeclaredAccess::from_name(&name)
+                .ok_or_else(|| Refusal::value(format_args!("{path}.access"), &access, accepted))?
+        }
     };
     let element = field(entry, "element")?;
     let element = match element.is_nil() {
@@ -174,7 +234,10 @@ fn marked_read_only(opts: &Table) -> Result<Vec<u32>, Refusal> {
 }
 
 pub(super) fn register_shader_ex(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> Answer {
-    let key = key(&name, "nameOrHandle")?;
+    if let Some(answer) = from_asset(lua, host, &name, &opts) {
+        return answer;
+    }
+    let key = self::name(&name, "nameOrHandle")?;
     let opts = table(&opts, "opts", "a table { source, entry?, bindings? }")?;
     let (kinds, read_only) = match field(opts, "bindings")?.is_nil() {
         true => (None, None),
@@ -223,7 +286,7 @@ fn param(entry: &Table, path: &str) -> Result<ParamDecl, Refusal> {
 }
 
 pub(super) fn destroy(_: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
-    let key = key(&name, "name")?;
+    let key = key(host, &name, "name")?;
     let mut gpu = host.gpu.borrow_mut();
     match gpu.find_program(&key) {
         Some(id) => yes(gpu.destroy_program(id).is_ok()),
@@ -232,7 +295,7 @@ pub(super) fn destroy(_: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
 }
 
 pub(super) fn set_param(lua: &Lua, host: &Host, [name, prop, value, ..]: [Value; 5]) -> Answer {
-    let key = key(&name, "name")?;
+    let key = key(host, &name, "name")?;
     let prop = string(&prop, "prop", "a parameter name (string)")?;
     let given = match &value {
         Value::Boolean(b) => f64::from(u8::from(*b)),
@@ -246,37 +309,43 @@ pub(super) fn set_param(lua: &Lua, host: &Host, [name, prop, value, ..]: [Value;
         None => no(
             lua,
             format_args!(
-                "no program is registered as \"{key}\", and too many parameters wait for programs that never came"
+                "no program is registered as \"{}\", and too many parameters wait for programs that never came",
+                &*key
             ),
         ),
         Some(id) => {
             if gpu.set_param(id, field, component, given)? {
                 return yes(true);
             }
-            let reason = format!("program \"{key}\" declares no parameter \"{prop}\" (value {})", describe(&value));
+            let (key, value) = (&*key, describe(&value));
+            let reason = format!("program \"{key}\" declares no parameter \"{prop}\" (value {value})");
             tracing::warn!("setParam: {reason}");
             no(lua, reason)
         }
     }
 }
 
-/// `color.y` is component 1 of `color`; a plain name is component 0.
+/// The name and the component in it, spelled as WGSL does: `color` and `color.x` are component 0 of `color`, `color.y`
+/// and `color[1]` component 1, `view[2].y` and `view[2][1]` row 1 of column 2, component 9.
 fn component_of(prop: &str) -> (&str, usize) {
-    let letters = |s: &str| match s {
-        "x" | "r" => Some(0),
-        "y" | "g" => Some(1),
-        "z" | "b" => Some(2),
-        "w" | "a" => Some(3),
-        _ => None,
+    let last = |text: &'_ str| -> Option<(usize, usize)> {
+        if let Some(index) = text.strip_suffix(']') {
+            let (name, digit) = index.rsplit_once('[')?;
+            return Some((name.len(), digit.parse().ok().filter(|c| *c < 4)?));
+        }
+        let (name, letter) = text.rsplit_once('.')?;
+        let component = ["xr", "yg", "zb", "wa"].iter().position(|l| letter.len() == 1 && l.contains(letter))?;
+        Some((name.len(), component))
     };
-    match prop.rsplit_once('.').and_then(|(name, last)| letters(last).map(|c| (name, c))) {
-        Some(found) => found,
-        None => (prop, 0),
+    let Some((end, row)) = last(prop) else { return (prop, 0) };
+    match prop[..end].strip_suffix(']').and_then(|_| last(&prop[..end])) {
+        Some((start, column)) => (&prop[..start], 4 * column + row),
+        None => (&prop[..end], row),
     }
 }
 
 pub(super) fn state(lua: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
-    let key = key(&name, "ref")?;
+    let key = key(host, &name, "ref")?;
     let gpu = host.gpu.borrow();
     let (state, reason) = match gpu.find_program(&key) {
         Some(id) => gpu.program_state(id),
@@ -291,8 +360,8 @@ pub(super) fn failing(lua: &Lua, host: &Host, _: [Value; 5]) -> Answer {
     Ok((Value::Table(records(lua, rows)?), Value::Nil))
 }
 
-fn status(lua: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
-    let key = key(&name, "key")?;
+pub(super) fn status(lua: &Lua, host: &Host, [name, ..]: [Value; 5]) -> Answer {
+    let key = key(host, &name, "key")?;
     let rows = host.gpu.borrow().status(&key);
     Ok((Value::Table(records(lua, rows)?), Value::Nil))
 }
@@ -312,4 +381,31 @@ fn records(lua: &Lua, rows: Vec<DispatchRecord>) -> mlua::Result<Table> {
         list.push(t);
     }
     lua.create_sequence_from(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::component_of;
+
+    #[test]
+    fn components_are_spelled_as_in_wgsl() {
+        let cases = [
+            ("color", ("color", 0)),
+            ("color.x", ("color", 0)),
+            ("color.a", ("color", 3)),
+            ("color[2]", ("color", 2)),
+            ("view[2].y", ("view", 9)),
+            ("view[3][3]", ("view", 15)),
+            ("view[4]", ("view[4]", 0)),
+            ("a.xy", ("a.xy", 0)),
+            ("a.q", ("a.q", 0)),
+            ("a.", ("a.", 0)),
+            ("[1]", ("", 1)),
+            ("]", ("]", 0)),
+            ("", ("", 0)),
+        ];
+        for (prop, expected) in cases {
+            assert_eq!(component_of(prop), expected, "{prop}");
+        }
+    }
 }

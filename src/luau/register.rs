@@ -1,7 +1,7 @@
 //! The one table of script functions, and how each becomes a Luau function.
 
 use super::args::Refusal;
-use super::{Host, buffer, compute, inspect, program, texture};
+use super::{Host, asset, buffer, compute, inspect, mesh, program, texture};
 use mlua::{Function, Lua, Table, Value};
 use std::rc::Rc;
 
@@ -26,9 +26,16 @@ pub(crate) const NAMESPACES: &[(&str, &[Entry])] = &[
     ("compute", inspect::ENTRIES),
     ("compute.program", program::ENTRIES),
     ("Buffer", buffer::ENTRIES),
+    ("asset", asset::ENTRIES),
+    ("meshcpu", mesh::ENTRIES),
+    ("profiler", inspect::PROFILER),
     ("renderer", inspect::RENDERER),
     ("substrate", inspect::SUBSTRATE),
 ];
+
+/// The methods of handles, under the names that the type definitions give the handles.
+pub(crate) const METHODS: &[(&str, &[Entry])] =
+    &[("ShaderHandle", asset::SHADER), ("MeshHandle", asset::MESH), ("BufferHandle", inspect::BUFFER)];
 
 /// Puts every namespace into the globals.
 pub(crate) fn install(lua: &Lua, host: &Rc<Host>) -> mlua::Result<()> {
@@ -47,12 +54,32 @@ pub(crate) fn install(lua: &Lua, host: &Rc<Host>) -> mlua::Result<()> {
             }
         };
         for entry in *entries {
-            table.raw_set(entry.name, function(lua, host, path, entry)?)?;
+            table.raw_set(entry.name, function(lua, host, &format!("{path}.{}", entry.name), entry)?)?;
         }
+    }
+    for (handle, entries) in METHODS {
+        let methods = lua.create_table()?;
+        for entry in *entries {
+            methods.raw_set(entry.name, function(lua, host, &format!("{handle}:{}", entry.name), entry)?)?;
+        }
+        methods.set_readonly(true);
+        let meta = lua.create_table()?;
+        meta.raw_set("__index", methods)?;
+        meta.raw_set("__metatable", *handle)?;
+        meta.set_readonly(true);
+        lua.set_named_registry_value(handle, meta)?;
     }
     for (_, table) in tables {
         table.set_readonly(true);
     }
+    Ok(())
+}
+
+/// Makes a table a handle: read-only, with the methods of that name.
+pub(crate) fn give_methods(lua: &Lua, table: &Table, handle: &str) -> mlua::Result<()> {
+    let meta: Table = lua.named_registry_value(handle)?;
+    table.set_metatable(Some(meta))?;
+    table.set_readonly(true);
     Ok(())
 }
 
@@ -61,13 +88,13 @@ pub(crate) fn install(lua: &Lua, host: &Rc<Host>) -> mlua::Result<()> {
 /// An error from Rust would reach a script's `pcall` as a userdata. Scripts expect a string with file and line, so
 /// the Rust side answers with the message as its first result and the Luau side raises it one level up, where the
 /// script called.
-fn function(lua: &Lua, host: &Rc<Host>, path: &str, entry: &Entry) -> mlua::Result<Function> {
-    let (host, body, title) = (Rc::clone(host), entry.body, format!("{path}.{}", entry.name));
+fn function(lua: &Lua, host: &Rc<Host>, title: &str, entry: &Entry) -> mlua::Result<Function> {
+    let (host, body, owned) = (Rc::clone(host), entry.body, title.to_owned());
     let raw = lua.create_function(move |lua, (a, b, c, d, e): (Value, Value, Value, Value, Value)| {
         match body(lua, &host, [a, b, c, d, e]) {
             Ok((x, y)) => Ok((Value::Nil, x, y)),
             Err(refusal) => {
-                Ok((Value::String(lua.create_string(format!("{title}: {refusal}"))?), Value::Nil, Value::Nil))
+                Ok((Value::String(lua.create_string(format!("{owned}: {refusal}"))?), Value::Nil, Value::Nil))
             }
         }
     })?;
@@ -79,5 +106,5 @@ fn function(lua: &Lua, host: &Rc<Host>, path: &str, entry: &Entry) -> mlua::Resu
          if y ~= nil then return x, y end return x end"
     );
     let error: Function = lua.globals().get("error")?;
-    lua.load(source).set_name(format!("=[{path}.{}]", entry.name)).call((raw, error))
+    lua.load(source).set_name(format!("=[{title}]")).call((raw, error))
 }

@@ -264,7 +264,7 @@ impl std::ops::Deref for Name {
 }
 
 pub(super) fn dispatch_ex(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> Answer {
-    let shader = program::key(&shader, "shaderNameOrHandle")?;
+    let shader = program::name(&shader, "shaderNameOrHandle")?;
     let opts = table(&opts, "opts", "a table { resources, workgroups }")?;
     let resources = field(opts, "resources")?;
     let list = table(&resources, "opts.resources", "an array of { kind, name }")?;

@@ -126,7 +126,11 @@ impl Recorder {
     #[cold]
     fn refuse_by_id(&mut self, id: ProgramId, binds: &[Bind], error: Error) -> Error {
         let key = self.registry.programs.get(id).map(|p| p.key.clone()).unwrap_or_default();
-        let names: Vec<&str> = binds.iter().map(|b| name_of(&self.registry, b)).collect();
+        let mesh = binds.iter().find_map(|b| mesh_of(&self.registry, b));
+        let names: Vec<&str> = match mesh {
+            Some(mesh) => vec![mesh],
+            None => binds.iter().map(|b| name_of(&self.registry, b)).collect(),
+        };
         self.ledger.failed_by_name(&key, &names, self.frame, &error.to_string());
         error
     }
@@ -214,6 +218,13 @@ fn touch(arena: &mut Arena, registry: &mut Registry, bind: &Bind) {
             arena.push(&Prepare { texture: index, pad: 0 });
             arena.push(&Clear { texture: index, pad: 0 });
         }
+    }
+}
+
+fn mesh_of<'a>(registry: &'a Registry, bind: &Bind) -> Option<&'a str> {
+    match bind {
+        Bind::Buffer(id) => registry.resources.get(*id)?.mesh.as_deref(),
+        Bind::Texture(_) | Bind::Sampler(_) => None,
     }
 }
 

@@ -124,7 +124,14 @@ impl Recorder {
         self.serials += 1;
         self.inventory.came();
         let (serial, created_frame) = (self.serials, self.frame);
-        self.registry.resources.insert(Resource { name: name.into(), shape, serial, created_frame, fresh: true })
+        self.registry.resources.insert(Resource {
+            name: name.into(),
+            shape,
+            serial,
+            created_frame,
+            mesh: None,
+            fresh: true,
+        })
     }
 
     pub fn buffer(&self, id: BufferId) -> Result<(&Resource, BufferDesc)> {

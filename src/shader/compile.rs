@@ -71,7 +71,8 @@ pub fn compile(p: &ProgramSource, target: &Target) -> Result<Compiled, ShaderErr
     let generated = Generated::new(p, target);
     let start = generated.start;
     let author = start + p.source.len();
-    let text = Text { key: &p.key, full: &generated.full, start, author, fields: &generated.fields, map: Some(&p.map) };
+    let text =
+        Text { key: p.file(), full: &generated.full, start, author, fields: &generated.fields, map: Some(&p.map) };
     if let Some((at, message)) = guard::too_deep(&p.source) {
         return Err(text.error(Stage::Parse, Some(start + at..start + at + 1), message, &[]));
     }

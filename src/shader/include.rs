@@ -47,7 +47,7 @@ pub fn expand(p: &mut ProgramSource, find: &dyn Fn(&str) -> Option<String>) -> R
         return Ok(());
     }
     let mut out = Expansion { find, text: String::new(), map: SourceMap::default(), open: Vec::new() };
-    out.file(&p.key, &p.source)?;
+    out.file(p.file(), &p.source)?;
     p.source = out.text;
     p.map = out.map;
     Ok(())

@@ -17,7 +17,7 @@ mod report;
 mod schema;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use check::{InterfaceError, check_interface};
 pub use compile::{Compiled, Safety, compile};

@@ -87,6 +87,25 @@ binding_kinds! {
 }
 
 impl BindingKind {
+    /// From the name in a declared schema.
+    #[must_use]
+    pub fn from_declared_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|k| !name.is_empty() && k.declared_name() == name)
+    }
+
+    /// Names that a declared schema may use.
+    #[must_use]
+    pub fn declared_names() -> Vec<&'static str> {
+        Self::ALL.iter().map(|k| k.declared_name()).filter(|n| !n.is_empty()).collect()
+    }
+
+    /// The access of a declared binding that says none.
+    #[must_use]
+    pub const fn default_access(self) -> DeclaredAccess {
+        // A storage texture that is only written works on every device and in every format.
+        if self.is_storage_texture() { DeclaredAccess::Write } else { DeclaredAccess::ReadWrite }
+    }
+
     /// Whether shaders write it as a storage texture.
     #[must_use]
     pub const fn is_storage_texture(self) -> bool {
@@ -103,6 +122,22 @@ pub enum DeclaredAccess {
     Write,
     /// `read_write`.
     ReadWrite,
+}
+
+impl DeclaredAccess {
+    /// Names in a declared schema.
+    pub const NAMES: &'static [&'static str] = &["read", "write", "read_write"];
+
+    /// From the name in a declared schema.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "read" => Some(Self::Read),
+            "write" => Some(Self::Write),
+            "read_write" => Some(Self::ReadWrite),
+            _ => None,
+        }
+    }
 }
 
 /// One declared binding.
@@ -225,7 +260,7 @@ impl Interface {
 /// A program before it is compiled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramSource {
-    /// What it is registered under, and called in messages.
+    /// What it is registered under.
     pub key: String,
     /// WGSL.
     pub source: String,
@@ -235,6 +270,8 @@ pub struct ProgramSource {
     pub interface: Interface,
     /// What tools call its dispatches; the key without one.
     pub label: Option<String>,
+    /// The file its source was read from, which errors name; the key without one.
+    pub file: Option<String>,
     /// Where the lines of `source` come from; [`expand`](super::expand) fills it in.
     pub map: SourceMap,
 }
@@ -243,7 +280,13 @@ impl ProgramSource {
     /// A program without includes whose entry point is the usual one.
     pub fn new(key: impl Into<String>, source: impl Into<String>, interface: Interface) -> Self {
         let (key, source) = (key.into(), source.into());
-        Self { key, source, entry_point: None, interface, label: None, map: SourceMap::default() }
+        Self { key, source, entry_point: None, interface, label: None, file: None, map: SourceMap::default() }
+    }
+
+    /// What errors call its source.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        self.file.as_deref().unwrap_or(&self.key)
     }
 }
 

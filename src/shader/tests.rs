@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 mod robustness;
 
-pub(super) fn target() -> Target {
+pub(crate) fn target() -> Target {
     Target {
         robust_buffer_access2: true,
         zero_init_workgroup_memory: true,

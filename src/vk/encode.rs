@@ -4,6 +4,7 @@
 use super::descriptor::Pools;
 use super::image::{self, GpuTexture};
 use super::pipeline::Pipeline;
+use super::profile::Timer;
 use super::{Backend, Shared};
 use crate::arena::Arena;
 use crate::command::{Bound, Dispatch, PARAMS_INLINE, Uses, View};
@@ -61,6 +62,7 @@ impl Backend {
         &self,
         commands: vk::CommandBuffer,
         pools: &mut Pools,
+        timer: &mut Timer,
         arena: &Arena,
         plan: &Plan,
     ) -> Result<()> {
@@ -69,17 +71,23 @@ impl Backend {
         // SAFETY: alive, single owner; the pool was reset.
         unsafe { device.begin_command_buffer(commands, &info) }
             .map_err(|r| self.shared.error("vkBeginCommandBuffer", r))?;
+        timer.reset(&self.shared, commands);
         let mut state = Bindings { pipeline: u32::MAX, bound: &[], staged: (u32::MAX, 0), params: &[] };
         self.cmd_prepare(commands, arena, plan);
         for (cut, level) in plan.iter() {
             if let Some(cut) = cut {
                 self.cmd_barrier(commands, barrier(cut));
             }
+            timer.level(&self.shared, commands);
             for at in level {
                 let Some((view, _)) = arena.view(*at) else { continue };
                 match view {
                     View::Dispatch(c, bound, params) => {
-                        self.cmd_dispatch(commands, pools, &mut state, c, bound, params)?
+                        self.cmd_dispatch(commands, pools, &mut state, c, bound, params)?;
+                        if timer.active {
+                            let label = self.label(c.pipeline);
+                            timer.dispatch(&self.shared, commands, c.pipeline, label);
+                        }
                     }
                     View::Upload(c) => {
                         let (source, offset) = self.upload_buffer(Slice { segment: c.segment, offset: c.source });
@@ -103,6 +111,7 @@ impl Backend {
                 }
             }
         }
+        timer.finish(&self.shared, commands);
         if plan.host_reads() {
             let (stages, accesses) = scope(Uses::COPY_WRITE);
             let to_host = vk::MemoryBarrier2::default()
@@ -114,6 +123,10 @@ impl Backend {
         }
         // SAFETY: as above.
         unsafe { device.end_command_buffer(commands) }.map_err(|r| self.shared.error("vkEndCommandBuffer", r))
+    }
+
+    fn label(&self, pipeline: u32) -> &std::ffi::CStr {
+        self.pipelines.get(pipeline as usize).and_then(Option::as_ref).map_or(c"", |p| &p.label)
     }
 
     fn raw(&self, slot: u32) -> vk::Buffer {

@@ -1,6 +1,7 @@
 //! Frames in flight: command buffers, submission, and what comes back when a frame is done.
 
 use super::descriptor::Pools;
+use super::profile::Timer;
 use super::{Backend, Shared, remaining};
 use crate::arena::Arena;
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ pub(crate) struct Frame {
     pub serial: u64,
     /// Upload segments to give back when it is done, one entry a slice.
     pub segments: Vec<u32>,
+    pub timer: Timer,
 }
 
 impl Frame {
@@ -42,10 +44,18 @@ impl Frame {
             }
         };
         shared.set_name(commands, &format!("ashfall frame {index}"));
-        Ok(Self { pool, commands, descriptors: Pools::default(), serial: 0, segments: Vec::new() })
+        Ok(Self {
+            pool,
+            commands,
+            descriptors: Pools::default(),
+            serial: 0,
+            segments: Vec::new(),
+            timer: Timer::default(),
+        })
     }
 
-    pub fn destroy(self, shared: &Shared) {
+    pub fn destroy(mut self, shared: &Shared) {
+        self.timer.destroy(shared);
         self.descriptors.destroy(shared);
         // SAFETY: alive; the device is idle. Frees the command buffer too.
         unsafe { shared.device.destroy_command_pool(self.pool, None) };
@@ -60,6 +70,7 @@ impl Backend {
         if !self.wait(serial, remaining(start, self.shared.wait_limit))? {
             return Err(Error::Timeout { what: "the oldest frame in flight", waited: self.shared.wait_limit });
         }
+        self.read_timers();
         let shared = &self.shared;
         let frame = &mut self.frames[self.next_frame];
         for segment in frame.segments.drain(..) {
@@ -71,15 +82,24 @@ impl Backend {
         frame.descriptors.reset(shared)
     }
 
-    /// Encodes and submits a planned frame. [`Backend::begin_frame`] came first.
-    pub fn submit(&mut self, arena: &Arena, plan: &Plan) -> Result<u64> {
+    /// Encodes and submits a planned frame, and times it when given the number it goes by.
+    /// [`Backend::begin_frame`] came first.
+    pub fn submit(&mut self, arena: &Arena, plan: &Plan, timed: Option<u64>) -> Result<u64> {
         let serial = self.submitted + 1;
         // Taken out so that encoding may borrow the rest of the backend; put back on every path.
         let slot = self.next_frame;
         let mut descriptors = std::mem::take(&mut self.frames[slot].descriptors);
+        let mut timer = std::mem::take(&mut self.frames[slot].timer);
         let commands = self.frames[slot].commands;
-        let encoded = self.encode(commands, &mut descriptors, arena, plan);
+        let started = match timed {
+            Some(frame) => timer.start(&self.shared, frame, arena.len() as usize, plan.levels()),
+            None => Ok(()),
+        };
+        let encoded = started.and_then(|()| self.encode(commands, &mut descriptors, &mut timer, arena, plan));
+        // Nothing is to be read from a timer whose frame does not run.
+        timer.active &= encoded.is_ok();
         self.frames[slot].descriptors = descriptors;
+        self.frames[slot].timer = timer;
         encoded?;
         let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
         let signals = [vk::SemaphoreSubmitInfo::default()
@@ -89,8 +109,10 @@ impl Backend {
         let info = [vk::SubmitInfo2::default().command_buffer_infos(&buffers).signal_semaphore_infos(&signals)];
         // SAFETY: alive, valid structs, single owner of the queue; everything the commands name stays alive until
         // the timeline reaches `serial`.
-        unsafe { self.shared.device.queue_submit2(self.shared.queue, &info, vk::Fence::null()) }
-            .map_err(|r| self.shared.error("vkQueueSubmit2", r))?;
+        unsafe { self.shared.device.queue_submit2(self.shared.queue, &info, vk::Fence::null()) }.map_err(|r| {
+            self.frames[slot].timer.active = false;
+            self.shared.error("vkQueueSubmit2", r)
+        })?;
         self.submitted = serial;
         let frame = &mut self.frames[slot];
         frame.serial = serial;

@@ -40,18 +40,16 @@ impl Instance {
             extensions.push(ash::ext::debug_utils::NAME.as_ptr());
         }
         let mut layers = Vec::new();
-        let mut settings_extension = false;
+        let mut by_feature = false;
         if validation {
             if !has_layer(&entry, VALIDATION)? {
                 return Err(Error::NoValidationLayer);
             }
             layers.push(VALIDATION.as_ptr());
-            settings_extension = has_extension(&entry, Some(VALIDATION), ash::ext::layer_settings::NAME)?;
-            extensions.push(if settings_extension {
-                ash::ext::layer_settings::NAME.as_ptr()
-            } else {
-                ash::ext::validation_features::NAME.as_ptr()
-            });
+            by_feature = has_extension(&entry, Some(VALIDATION), ash::ext::validation_features::NAME)?;
+            if by_feature {
+                extensions.push(ash::ext::validation_features::NAME.as_ptr());
+            }
         }
         let application =
             vk::ApplicationInfo::default().application_name(c"ashfall").engine_name(c"ashfall").api_version(API);
@@ -61,21 +59,27 @@ impl Instance {
             .application_info(&application)
             .enabled_layer_names(&layers)
             .enabled_extension_names(&extensions);
-        // Newer layers take settings by name, older ones a list of features; both turn synchronization validation on.
+        // Older layers turn synchronization validation on by a list of features, newer ones by settings; those read
+        // the settings whether or not the extension is enabled, which loaders older than it would refuse. Without the
+        // heuristic a dispatch's accesses to its bindings are not looked at, and nothing between two dispatches is
+        // checked; it takes a binding as accessed whole, as the planner does.
+        let features = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+        let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&features);
         let on = vk::TRUE.to_ne_bytes();
-        let settings = [vk::LayerSettingEXT {
+        let settings = [c"validate_sync", c"syncval_shader_accesses_heuristic"].map(|name| vk::LayerSettingEXT {
             value_count: 1,
             ..vk::LayerSettingEXT::default()
                 .layer_name(VALIDATION)
-                .setting_name(c"validate_sync")
+                .setting_name(name)
                 .ty(vk::LayerSettingTypeEXT::BOOL32)
                 .values(&on)
-        }];
-        let mut by_setting = vk::LayerSettingsCreateInfoEXT::default().settings(&settings);
-        let features = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
-        let mut by_feature = vk::ValidationFeaturesEXT::default().enabled_validation_features(&features);
+        });
+        let mut settings = vk::LayerSettingsCreateInfoEXT::default().settings(&settings);
         if validation {
-            info = if settings_extension { info.push_next(&mut by_setting) } else { info.push_next(&mut by_feature) };
+            info = info.push_next(&mut settings);
+        }
+        if by_feature {
+            info = info.push_next(&mut features);
         }
         if debug_utils {
             info = info.push_next(&mut messenger_info);

@@ -12,6 +12,8 @@ use std::ptr::NonNull;
 pub(crate) enum Intent {
     /// Bound by shaders.
     Device,
+    /// Bound by shaders, and drawn by a renderer.
+    Vertices,
     /// Written by the host, read by the device.
     Upload,
     /// Written by the device, read by the host.
@@ -82,8 +84,13 @@ impl Memory {
     /// Makes a buffer. On any failure nothing is left behind.
     pub fn buffer(&mut self, shared: &Shared, name: &str, size: u64, intent: Intent) -> Result<GpuBuffer> {
         let usage = match intent {
-            Intent::Device => {
-                vk::BufferUsageFlags::STORAGE_BUFFER
+            Intent::Device | Intent::Vertices => {
+                let vertex = match intent {
+                    Intent::Vertices => vk::BufferUsageFlags::VERTEX_BUFFER,
+                    _ => vk::BufferUsageFlags::empty(),
+                };
+                vertex
+                    | vk::BufferUsageFlags::STORAGE_BUFFER
                     | vk::BufferUsageFlags::UNIFORM_BUFFER
                     | vk::BufferUsageFlags::TRANSFER_SRC
                     | vk::BufferUsageFlags::TRANSFER_DST
@@ -126,7 +133,7 @@ impl Memory {
         // SAFETY: alive.
         let mut requirements = unsafe { shared.device.get_buffer_memory_requirements(raw) };
         let location = match intent {
-            Intent::Device => MemoryLocation::GpuOnly,
+            Intent::Device | Intent::Vertices => MemoryLocation::GpuOnly,
             Intent::Upload => MemoryLocation::CpuToGpu,
             // The allocator's own GpuToCpu never takes cached memory that is not coherent, and falls back to
             // uncached memory, from which the host reads a hundred times slower. The type is chosen here instead.

@@ -23,6 +23,7 @@ mod image;
 mod instance;
 mod memory;
 mod pipeline;
+mod profile;
 mod select;
 mod staging;
 mod worker;
@@ -31,6 +32,7 @@ pub use select::{DeviceReport, Verdict, devices};
 
 use crate::error::{Error, Result};
 use crate::record::Limits;
+use crate::registry::BufferDesc;
 use crate::ring::Slice;
 use crate::shader::{Binding, ParamLayout, ProgramSource};
 use crate::texture::{SamplerDesc, TextureDesc};
@@ -78,6 +80,8 @@ pub struct DeviceInfo {
     pub push_descriptors: bool,
     /// Whether out-of-bounds buffer accesses are caught by the device.
     pub robust_buffer_access2: bool,
+    /// Whether frames can be timed.
+    pub timestamps: bool,
     /// Largest workgroup, per axis.
     pub max_workgroup_size: [u32; 3],
     /// Most invocations of one workgroup.
@@ -180,6 +184,8 @@ pub(crate) struct Backend {
     garbage: VecDeque<(u64, Garbage)>,
     /// Upload segments touched by the frame being recorded, one entry a slice.
     upload_segments: Vec<u32>,
+    /// The most recent timed frame that is done.
+    timed: Option<std::rc::Rc<crate::inspect::GpuFrame>>,
     memory: Memory,
     shared: Arc<Shared>,
 }
@@ -211,6 +217,7 @@ impl Backend {
             discarded: Vec::new(),
             garbage: VecDeque::new(),
             upload_segments: Vec::new(),
+            timed: None,
             memory,
             shared,
         };
@@ -244,8 +251,9 @@ impl Backend {
     // ---- buffers ----
 
     /// Makes the device buffer of a slot.
-    pub fn create_buffer(&mut self, name: &str, size: u64) -> Result<GpuBuffer> {
-        self.memory.buffer(&self.shared, name, size, Intent::Device)
+    pub fn create_buffer(&mut self, name: &str, desc: &BufferDesc) -> Result<GpuBuffer> {
+        let intent = if desc.vertex { Intent::Vertices } else { Intent::Device };
+        self.memory.buffer(&self.shared, name, desc.size, intent)
     }
 
     pub fn place_buffer(&mut self, slot: u32, buffer: GpuBuffer) {
@@ -432,6 +440,7 @@ impl Backend {
     /// Destroys what the device is done with; calls `freed` with each slot that may be reused, true for a resource
     /// and false for a sampler.
     pub fn collect(&mut self, mut freed: impl FnMut(u32, bool)) {
+        self.read_timers();
         while self.garbage.front().is_some_and(|(serial, _)| *serial <= self.completed) {
             let Some((_, garbage)) = self.garbage.pop_front() else { break };
             match garbage {

@@ -62,6 +62,10 @@ pub(crate) struct Properties {
     pub max_sampled_images: u32,
     pub max_storage_images: u32,
     pub max_samplers: u32,
+    /// Bits of a timestamp that count; 0 when the queue writes none.
+    pub timestamp_bits: u32,
+    /// Nanoseconds of one step of a timestamp.
+    pub timestamp_period: f64,
 }
 
 /// A device being looked at.
@@ -72,6 +76,7 @@ struct Candidate {
     haystack: String,
     rank: u32,
     queue_family: u32,
+    timestamp_bits: u32,
 }
 
 /// Every Vulkan device of this machine, with the one that `wish` (or `ASHFALL_DEVICE`, or the ranking) chooses.
@@ -144,6 +149,7 @@ fn look_at(instance: &Instance, index: usize, raw: vk::PhysicalDevice) -> Candid
         haystack: format!("{name} {driver_text} {alias}").to_lowercase(),
         rank,
         queue_family: queue_family.unwrap_or(0) as u32,
+        timestamp_bits: queue_family.and_then(|i| families.get(i)).map_or(0, |f| f.timestamp_valid_bits),
         report: DeviceReport {
             index,
             name,
@@ -310,6 +316,7 @@ fn create(instance: Instance, candidate: &Candidate, options: &DeviceOptions) ->
         api_version: candidate.report.api_version.clone(),
         push_descriptors: push,
         robust_buffer_access2: robust2,
+        timestamps: candidate.timestamp_bits > 0,
         max_workgroup_size: limits.max_compute_work_group_size,
         max_workgroup_invocations: limits.max_compute_work_group_invocations,
         limits: Limits {
@@ -367,6 +374,8 @@ fn create(instance: Instance, candidate: &Candidate, options: &DeviceOptions) ->
                 .max_per_stage_descriptor_storage_images
                 .min(limits.max_descriptor_set_storage_images),
             max_samplers: limits.max_per_stage_descriptor_samplers.min(limits.max_descriptor_set_samplers),
+            timestamp_bits: candidate.timestamp_bits,
+            timestamp_period: limits.timestamp_period.into(),
         },
         target,
         info,

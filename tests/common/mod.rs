@@ -37,12 +37,19 @@ impl TestGpu {
     }
 
     pub fn host(&self) -> ScriptHost {
-        ScriptHost::new(Rc::clone(&self.gpu), &ScriptOptions::default()).expect("a Luau state")
+        self.host_with(ScriptOptions::default())
+    }
+
+    pub fn host_with(&self, options: ScriptOptions) -> ScriptHost {
+        ScriptHost::new(Rc::clone(&self.gpu), options).expect("a Luau state")
     }
 
     /// Runs a script to its end, at most `frames` frames. The errors of its tasks.
     pub fn run(&self, source: &str, frames: usize) -> Vec<String> {
-        let host = self.host();
+        self.run_on(&self.host(), source, frames)
+    }
+
+    fn run_on(&self, host: &ScriptHost, source: &str, frames: usize) -> Vec<String> {
         host.spawn("test.luau", source.as_bytes()).expect("a script that parses");
         let mut errors = Vec::new();
         for _ in 0..frames {
@@ -57,6 +64,12 @@ impl TestGpu {
         }
         assert!(host.is_idle(), "the script still runs after {frames} frames; errors so far: {errors:?}");
         errors
+    }
+
+    /// A script that must end without an error, on a host of the test's own.
+    pub fn pass_on(&self, host: &ScriptHost, source: &str) {
+        let errors = self.run_on(host, source, 20_000);
+        assert!(errors.is_empty(), "{}", errors.join("\n"));
     }
 
     /// A script that must end without an error.

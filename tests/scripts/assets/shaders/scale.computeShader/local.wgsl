@@ -1,0 +1,1 @@
+const LOCAL = 0.0;
