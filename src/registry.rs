@@ -8,6 +8,7 @@ use crate::shader::{Binding, BindingKind, ParamDecl, ParamLayout, ParamPlacement
 use crate::texture::{Format, SamplerDesc, TextureDesc, TextureRole};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Marker of buffer ids.
 #[derive(Debug)]
@@ -165,6 +166,8 @@ pub(crate) struct Resident {
     /// Resources that a dispatch binds: one a binding, more for arrays.
     pub needed: u32,
     pub bindings: Vec<Binding>,
+    /// Textures and the samplers they are read through.
+    pub sampled: SmallVec<[Sampled; 2]>,
     pub params: ParamLayout,
     /// Current parameter bytes.
     pub block: Vec<u8>,
@@ -173,12 +176,36 @@ pub(crate) struct Resident {
     pub workgroup_size: [u32; 3],
 }
 
+/// Positions among the resources that a dispatch binds. A binding that is an array takes several in a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampled {
+    pub textures: Range<usize>,
+    pub samplers: Range<usize>,
+}
+
 impl Resident {
-    pub fn new(pipeline: u32, bindings: Vec<Binding>, params: ParamLayout, workgroup_size: [u32; 3]) -> Self {
+    /// `sampled` has the numbers of a texture's and a sampler's binding that are read together.
+    pub fn new(
+        pipeline: u32,
+        bindings: Vec<Binding>,
+        sampled: &[[u32; 2]],
+        params: ParamLayout,
+        workgroup_size: [u32; 3],
+    ) -> Self {
         let slots: SmallVec<[BindingSlot; 8]> = bindings.iter().map(slot).collect();
         let needed = slots.iter().map(|s| s.count).sum();
         let block = params.defaults.clone();
-        Self { pipeline, slots, needed, bindings, params, block, staged: None, workgroup_size }
+        let range = |binding: u32| {
+            let counts = |n: usize| slots.iter().take(n).map(|s| s.count as usize).sum::<usize>();
+            counts(binding as usize)..counts(binding as usize + 1)
+        };
+        let sampled = sampled.iter().map(|[t, s]| Sampled { textures: range(*t), samplers: range(*s) }).collect();
+        Self { pipeline, sampled, slots, needed, bindings, params, block, staged: None, workgroup_size }
+    }
+
+    /// Whether each resource that a dispatch binds is written, in the order bound.
+    pub fn writes(&self) -> impl Iterator<Item = bool> {
+        self.slots.iter().flat_map(|s| std::iter::repeat_n(!s.uses.writes().is_none(), s.count as usize))
     }
 
     pub fn params_staged(&self) -> bool {

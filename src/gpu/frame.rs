@@ -89,7 +89,8 @@ impl Gpu {
         let wanted = self.recorder.wants(id, built.request);
         match built.outcome {
             Ok(made) if wanted => {
-                let resident = Resident::new(made.pipeline, made.bindings, made.params, made.workgroup_size);
+                let resident =
+                    Resident::new(made.pipeline, made.bindings, &made.sampled, made.params, made.workgroup_size);
                 if let Some(old) = self.recorder.program_ready(id, resident) {
                     self.backend.discard_pipeline(old);
                 }

@@ -57,6 +57,19 @@ impl Counts {
         self.last_error = Some(error.into());
         self.sequence = sequence;
     }
+
+    /// Both counts of one pair: sums, and the later one's outcome.
+    fn with(&self, other: &Counts) -> Counts {
+        let (earlier, later) = if self.sequence < other.sequence { (self, other) } else { (other, self) };
+        let failed = if later.failures > 0 { later } else { earlier };
+        Counts {
+            dispatches: self.dispatches + other.dispatches,
+            failures: self.failures + other.failures,
+            last_failed_frame: failed.last_failed_frame,
+            last_error: failed.last_error.clone(),
+            ..*later
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -215,18 +228,7 @@ impl Ledger {
                 named.bound.iter().zip(written).filter(|(_, w)| **w).map(|(n, _)| n.clone()).collect();
             let target = join(targets.iter().cloned());
             match self.named.get_mut(&(key.0.clone(), target.clone())) {
-                Some(other) => {
-                    let latest = if other.counts.sequence > named.counts.sequence {
-                        other.counts.clone()
-                    } else {
-                        named.counts.clone()
-                    };
-                    other.counts = Counts {
-                        dispatches: other.counts.dispatches + named.counts.dispatches,
-                        failures: other.counts.failures + named.counts.failures,
-                        ..latest
-                    };
-                }
+                Some(other) => other.counts = other.counts.with(&named.counts),
                 None => {
                     self.named.insert((key.0, target), Named { bound: targets, counts: named.counts });
                 }
@@ -280,22 +282,18 @@ impl Ledger {
         self.report(names, |shader, _| shader == key)
     }
 
+    /// What was kept by ids and what was kept by names may be the same pair; its latest dispatch is what counts.
     fn report(&self, names: &dyn RowNames, keep: impl Fn(&str, &Counts) -> bool) -> Vec<DispatchRecord> {
-        let mut found = Vec::new();
-        for row in self.rows.iter().filter(|r| r.program != 0) {
-            let shader = names.program(row.program);
-            if keep(&shader, &row.counts) {
-                let target = names.target(&row.targets);
-                found.push((row.counts.sequence, record(shader, target, &row.counts)));
-            }
+        let by_id = self.rows.iter().filter(|r| r.program != 0);
+        let by_id = by_id.map(|r| ((names.program(r.program), names.target(&r.targets)), &r.counts));
+        let by_name = self.named.iter().map(|(key, named)| (key.clone(), &named.counts));
+        let mut pairs: HashMap<(String, String), Counts> = HashMap::new();
+        for (key, counts) in by_id.chain(by_name) {
+            pairs.entry(key).and_modify(|c| *c = c.with(counts)).or_insert_with(|| counts.clone());
         }
-        for ((shader, target), named) in &self.named {
-            if keep(shader, &named.counts) {
-                found.push((named.counts.sequence, record(shader.clone(), target.clone(), &named.counts)));
-            }
-        }
-        found.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
-        found.into_iter().map(|(_, record)| record).collect()
+        let mut found: Vec<_> = pairs.into_iter().filter(|((shader, _), counts)| keep(shader, counts)).collect();
+        found.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.sequence));
+        found.into_iter().map(|((shader, target), counts)| record(shader, target, counts)).collect()
     }
 }
 
@@ -307,7 +305,7 @@ fn join(names: impl Iterator<Item = String>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn record(shader: String, target: String, counts: &Counts) -> DispatchRecord {
+fn record(shader: String, target: String, counts: Counts) -> DispatchRecord {
     DispatchRecord {
         shader,
         target,
@@ -316,7 +314,7 @@ fn record(shader: String, target: String, counts: &Counts) -> DispatchRecord {
         ok: counts.ok,
         last_frame: counts.last_frame,
         last_failed_frame: counts.last_failed_frame,
-        last_error: counts.last_error.as_deref().map(str::to_owned),
+        last_error: counts.last_error.map(String::from),
     }
 }
 
@@ -364,6 +362,23 @@ mod tests {
         ledger.ran(row, 2);
         assert!(ledger.failing(&Plain).is_empty());
         assert_eq!(ledger.status("p1", &Plain)[0].dispatches, 3);
+    }
+
+    #[test]
+    fn a_failure_by_name_after_good_runs_is_one_row_with_them() {
+        let mut ledger = Ledger::default();
+        let row = ledger.row(1, &[6], &Plain);
+        ledger.ran(row, 1);
+        ledger.failed_by_name("p1", &["b6"], 2, "one too few");
+        let failing = ledger.failing(&Plain);
+        assert_eq!(failing.len(), 1, "{failing:?}");
+        assert_eq!((failing[0].dispatches, failing[0].failures, failing[0].last_frame), (2, 1, 2));
+        ledger.ran(row, 3);
+        assert!(ledger.failing(&Plain).is_empty());
+        let status = ledger.status("p1", &Plain);
+        assert_eq!(status.len(), 1, "{status:?}");
+        assert_eq!((status[0].dispatches, status[0].failures, status[0].ok, status[0].last_frame), (3, 1, true, 3));
+        assert_eq!((status[0].last_failed_frame, status[0].last_error.as_deref()), (Some(2), Some("one too few")));
     }
 
     #[test]

@@ -224,10 +224,12 @@ fn sync_to_gpu(lua: &Lua, host: &Host, [buffer, ..]: [Value; 5]) -> Answer {
     let Some(promoted) = found.promoted else { return no(lua, NOT_PROMOTED) };
     match host.gpu.borrow_mut().write_buffer(promoted, 0, bytemuck::cast_slice(&found.data)) {
         Ok(()) => yes(true),
+        Err(Error::Stale { .. }) => no(lua, GONE),
         Err(error) => no(lua, error),
     }
 }
 
+const GONE: &str = "its device buffer was destroyed or replaced: uploadAsStorage promotes it again";
 const NOT_PROMOTED: &str = "the buffer is not on the device: uploadAsStorage promotes it";
 
 fn sync_from_gpu(lua: &Lua, host: &Host, [buffer, ..]: [Value; 5]) -> Answer {
@@ -238,6 +240,7 @@ fn sync_from_gpu(lua: &Lua, host: &Host, [buffer, ..]: [Value; 5]) -> Answer {
     let Some(promoted) = found.promoted else { return reason(NOT_PROMOTED.to_owned()) };
     match host.gpu.borrow_mut().read_buffer(promoted) {
         Ok(key) => Ok((key_value(lua, key)?, Value::Nil)),
+        Err(Error::Stale { .. }) => reason(GONE.to_owned()),
         Err(error) => reason(error.to_string()),
     }
 }

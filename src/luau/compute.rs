@@ -4,7 +4,7 @@ use super::Host;
 use super::args::{MAX_EXACT, Payload, Refusal, Word, field, rename, string, table, text, whole, whole_or};
 use super::program;
 use super::register::{Answer, Entry};
-use super::texture::{Kind, Name, Named, resolve};
+use super::texture::{Item, Kind, Name, Named, resolve};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::readback::{ReadKey, ReadState, key_text, parse_key};
@@ -191,13 +191,20 @@ fn take(lua: &Lua, host: &Host, [key, ..]: [Value; 5], convert: fn(&Lua, &[u8]) 
 }
 
 fn floats(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
-    let (words, _) = bytes.as_chunks::<4>();
-    Ok(Value::Table(lua.create_sequence_from(words.iter().map(|w| f64::from(f32::from_le_bytes(*w))))?))
+    each_word(lua, bytes, |word| f64::from(f32::from_le_bytes(word)))
 }
 
 fn words(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
-    let (words, _) = bytes.as_chunks::<4>();
-    Ok(Value::Table(lua.create_sequence_from(words.iter().map(|w| f64::from(u32::from_le_bytes(*w))))?))
+    each_word(lua, bytes, |word| f64::from(u32::from_le_bytes(word)))
+}
+
+/// One number a word. Texels of one or two bytes may end inside a word, which zeros then fill.
+fn each_word(lua: &Lua, bytes: &[u8], number: fn([u8; 4]) -> f64) -> mlua::Result<Value> {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let last = (!rest.is_empty()).then_some(last);
+    Ok(Value::Table(lua.create_sequence_from(words.iter().copied().chain(last).map(number))?))
 }
 
 fn bytes(lua: &Lua, bytes: &[u8]) -> mlua::Result<Value> {
@@ -215,12 +222,14 @@ pub(super) fn dispatch(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) -> 
     let mut named = Named::new();
     for i in 1..=list.map_or(0, Table::raw_len) {
         let value: Value = list.map_or(Ok(Value::Nil), |l| l.raw_get(i))?;
-        named.push((Kind::Buffer, Name::Script(buffer_key(&value, format_args!("opts.buffers[{i}]"), NAME)?)));
+        let name = Name::Script(buffer_key(&value, format_args!("opts.buffers[{i}]"), NAME)?);
+        named.push(Item { kind: Kind::Buffer, name, entry: i as u32, element: 0 });
     }
-    run(host, &shader, &named, opts)
+    run(host, &shader, ("buffers", &named), opts)
 }
 
-pub(super) fn run(host: &Host, shader: &str, named: &Named, opts: &Table) -> Answer {
+/// Dispatches what the list of that name in `opts` names.
+pub(super) fn run(host: &Host, shader: &str, named: (&str, &Named), opts: &Table) -> Answer {
     let groups = workgroups(opts)?;
     let mut gpu = host.gpu.borrow_mut();
     // What a dispatch lacks is a recorded failure, not a raised one: its program may be pending and its buffers may
@@ -235,7 +244,7 @@ fn resolve_and_dispatch(
     host: &Host,
     gpu: &mut Gpu,
     shader: &str,
-    named: &Named,
+    named: (&str, &Named),
     groups: [u32; 3],
 ) -> Result<(), Error> {
     let binds = resolve(gpu, named);
@@ -246,7 +255,7 @@ fn resolve_and_dispatch(
         (None, _) => Error::Unknown { kind: "program", name: shader.to_owned() },
         (_, Err(error)) => error,
     };
-    let names: SmallVec<[&str; 8]> = named.iter().map(|(_, name)| &**name).collect();
+    let names: SmallVec<[&str; 8]> = named.1.iter().map(|item| &*item.name).collect();
     let key = program.and_then(|p| gpu.program_key(p)).unwrap_or(shader).to_owned();
     gpu.dispatch_failed(&key, &names, &error);
     Err(error)

@@ -92,6 +92,7 @@ fn owner_of(value: &Value) -> Result<String, Refusal> {
             }
             Err(Refusal::value("owner", value, ACCEPTED))
         }
+        Value::String(s) if s.as_bytes().is_empty() => Err(Refusal::value("owner", value, ACCEPTED)),
         other => string(other, "owner", ACCEPTED),
     }
 }

@@ -130,10 +130,17 @@ pub(super) fn register_shader(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 
 
 fn read_only(list: &Table) -> Result<Vec<u32>, Refusal> {
     let mut numbers = Vec::new();
+    no_map(list, "opts.readOnlyBindings", "an array of binding numbers")?;
     for i in 1..=list.raw_len() {
         let value: Value = list.raw_get(i)?;
         // Whether the number is one of the declared bindings is for the source to say.
-        numbers.push(whole(&value, format_args!("opts.readOnlyBindings[{i}]"), 0, u64::from(u32::MAX))? as u32);
+        match number(&value) {
+            Some(n) if n >= 0.0 && n.fract() == 0.0 => numbers.push(n as u32),
+            _ => {
+                let accepted = "the number of a binding, from 0";
+                return Err(Refusal::value(format_args!("opts.readOnlyBindings[{i}]"), &value, accepted));
+            }
+        }
     }
     Ok(numbers)
 }
@@ -144,27 +151,57 @@ pub(super) fn compile(lua: &Lua, host: &Host, [name, opts, ..]: [Value; 5]) -> A
     }
     let key = self::name(&name, "nameOrHandle")?;
     let opts = table(&opts, "opts", "a table { source, entryPoint?, bindings, params? }")?;
-    let bindings = each(opts, "bindings", binding)?;
-    let params = each(opts, "params", param)?;
+    let bindings = each(opts, "bindings", BINDING_FIELDS, binding)?;
+    let params = each(opts, "params", PARAM_FIELDS, param)?;
     let source = source_of(opts, &key, Interface::Declared { bindings, params })?;
     request(lua, host, source)
 }
 
-/// The entries of an optional list, each with its path.
-fn each<T>(opts: &Table, name: &str, read: fn(&Table, &str) -> Result<T, Refusal>) -> Result<Vec<T>, Refusal> {
+/// The entries of an optional list, each with its path. A field that is none of `known` is warned of: it may be
+/// somebody's note, and it may be a mistyped name.
+fn each<T>(
+    opts: &Table,
+    name: &str,
+    known: &[&str],
+    read: fn(&Table, &str) -> Result<T, Refusal>,
+) -> Result<Vec<T>, Refusal> {
     let value = field(opts, name)?;
     if value.is_nil() {
         return Ok(Vec::new());
     }
     let list = table(&value, format_args!("opts.{name}"), "an array of tables")?;
+    no_map(list, format_args!("opts.{name}"), "an array of tables")?;
     let mut out = Vec::new();
     for i in 1..=list.raw_len() {
         let path = format!("opts.{name}[{i}]");
         let entry: Value = list.raw_get(i)?;
-        out.push(read(table(&entry, &path, "a table")?, &path)?);
+        let entry = table(&entry, &path, "a table")?;
+        for pair in entry.pairs::<Value, Value>() {
+            if let (Value::String(key), _) = pair?
+                && !known.iter().any(|k| key == *k)
+            {
+                tracing::warn!("{path}.{}: not looked at; known are {}", key.to_string_lossy(), known.join(", "));
+            }
+        }
+        out.push(read(entry, &path)?);
     }
     Ok(out)
 }
+
+/// Refuses a table with nothing but named fields where a list is wanted: it would read as an empty list.
+fn no_map(list: &Table, path: impl std::fmt::Display, accepted: &str) -> Result<(), Refusal> {
+    if list.raw_len() == 0
+        && let Some(pair) = list.pairs::<Value, Value>().next()
+    {
+        let (key, _) = pair?;
+        return Err(Refusal::new(path, format_args!("a table with the field {}", describe(&key)), accepted));
+    }
+    Ok(())
+}
+
+const BINDING_FIELDS: &[&str] = &["name", "kind", "access", "element", "format", "array", "label"];
+const PARAM_FIELDS: &[&str] = &["name", "type", "default", "label"];
+const EXPECTED_FIELDS: &[&str] = &["name", "kind", "format", "readOnly", "label"];
 
 fn format_of(value: &Value, path: impl std::fmt::Display) -> Result<Option<Format>, Refusal> {
     let accepted = || format!("one of {}", Format::NAMES.join(", "));
@@ -227,7 +264,7 @@ fn expected(entry: &Table, path: &str) -> Result<(BindingKind, Option<Format>), 
 
 /// Bindings whose entry says `readOnly`.
 fn marked_read_only(opts: &Table) -> Result<Vec<u32>, Refusal> {
-    let marks = each(opts, "bindings", |entry, path| {
+    let marks = each(opts, "bindings", EXPECTED_FIELDS, |entry, path| {
         boolean_or(&field(entry, "readOnly")?, format_args!("{path}.readOnly"), false)
     })?;
     Ok((0..).zip(marks).filter_map(|(i, marked)| marked.then_some(i)).collect())
@@ -241,7 +278,7 @@ pub(super) fn register_shader_ex(lua: &Lua, host: &Host, [name, opts, ..]: [Valu
     let opts = table(&opts, "opts", "a table { source, entry?, bindings? }")?;
     let (kinds, read_only) = match field(opts, "bindings")?.is_nil() {
         true => (None, None),
-        false => (Some(each(opts, "bindings", expected)?), Some(marked_read_only(opts)?)),
+        false => (Some(each(opts, "bindings", EXPECTED_FIELDS, expected)?), Some(marked_read_only(opts)?)),
     };
     let source = source_of(opts, &key, Interface::Reflected { bindings: None, read_only, kinds })?;
     request(lua, host, source)
@@ -262,7 +299,7 @@ fn param(entry: &Table, path: &str) -> Result<ParamDecl, Refusal> {
     let count = ty.components();
     match &value {
         Value::Nil => {}
-        Value::Boolean(b) => default[0] = f64::from(u8::from(*b)),
+        Value::Boolean(b) if count == 1 => default[0] = f64::from(u8::from(*b)),
         Value::Table(list) if count > 1 => {
             if list.raw_len() != count {
                 return Err(Refusal::new(
@@ -276,6 +313,9 @@ fn param(entry: &Table, path: &str) -> Result<ParamDecl, Refusal> {
                 *slot = number(&item)
                     .ok_or_else(|| Refusal::value(format_args!("{path}.default[{}]", i + 1), &item, "a number"))?;
             }
+        }
+        other if count > 1 => {
+            return Err(Refusal::value(format_args!("{path}.default"), other, format_args!("{count} numbers")));
         }
         other => {
             default[0] =

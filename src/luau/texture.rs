@@ -244,8 +244,18 @@ pub(super) enum Kind {
     SceneDepth,
 }
 
-/// What a dispatch names: kind and name.
-pub(super) type Named = SmallVec<[(Kind, Name); 8]>;
+/// What a dispatch names.
+pub(super) type Named = SmallVec<[Item; 8]>;
+
+/// One resource that a dispatch names.
+pub(super) struct Item {
+    pub kind: Kind,
+    pub name: Name,
+    /// Its place in the script's list, from 1.
+    pub entry: u32,
+    /// Its place in the entry's own list, from 1; 0 without one.
+    pub element: u32,
+}
 
 /// A name as the script holds it.
 pub(super) enum Name {
@@ -273,37 +283,39 @@ pub(super) fn dispatch_ex(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) 
         let value: Value = list.raw_get(i)?;
         let resource = table(&value, format_args!("opts.resources[{i}]"), "a table { kind, name }")?;
         let kind_value = field_or(resource, "kind", 1)?;
-        let path = format!("opts.resources[{i}].kind");
         let found = match &kind_value {
             Value::String(s) => KINDS.iter().find(|(name, _)| *name == s.to_string_lossy()).map(|(_, kind)| *kind),
             _ => None,
         };
         let Some(kind) = found else {
             let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+            let path = format_args!("opts.resources[{i}].kind");
             return Err(Refusal::value(path, &kind_value, format_args!("one of {}", names.join(", "))));
         };
         let name = field_or(resource, "name", 2)?;
-        let path = format!("opts.resources[{i}].name");
+        let path = format_args!("opts.resources[{i}].name");
+        let mut push = |name, element| named.push(Item { kind, name, entry: i as u32, element });
         match &name {
-            _ if kind == Kind::SceneDepth => named.push((kind, Name::Fixed("scene_depth"))),
-            Value::Table(_) if kind == Kind::Buffer => named.push((kind, Name::Script(buffer_key(&name, path, NAME)?))),
+            _ if kind == Kind::SceneDepth => push(Name::Fixed("scene_depth"), 0),
+            Value::Table(_) if kind == Kind::Buffer => push(Name::Script(buffer_key(&name, path, NAME)?), 0),
             // An array of textures takes a list of names.
             Value::Table(names) => {
                 for j in 1..=names.raw_len() {
                     let name: Value = names.raw_get(j)?;
-                    named.push((kind, Name::Script(text(&name, format_args!("{path}[{j}]"), "a name (string)")?)));
+                    let name = text(&name, format_args!("{path}[{j}]"), "a name (string)")?;
+                    push(Name::Script(name), j as u32);
                 }
             }
-            name => named.push((kind, Name::Script(text(name, path, "a name (string)")?))),
+            name => push(Name::Script(text(name, path, "a name (string)")?), 0),
         }
     }
-    run(host, &shader, &named, opts)
+    run(host, &shader, ("resources", &named), opts)
 }
 
 /// Turns names into ids; the first that is not there is the reason.
-pub(super) fn resolve(gpu: &Gpu, named: &Named) -> Result<SmallVec<[Bind; 16]>, Error> {
+pub(super) fn resolve(gpu: &Gpu, (list, named): (&str, &Named)) -> Result<SmallVec<[Bind; 16]>, Error> {
     let mut binds = SmallVec::new();
-    for (i, (kind, name)) in named.iter().enumerate() {
+    for Item { kind, name, entry, element } in named {
         let texture = |role| gpu.find_texture(role, name).map(Bind::Texture);
         let history =
             |current: bool| gpu.history(name).map(|(now, before)| Bind::Texture(if current { now } else { before }));
@@ -328,7 +340,11 @@ pub(super) fn resolve(gpu: &Gpu, named: &Named) -> Result<SmallVec<[Bind; 16]>, 
                 Kind::Storage2d => "the name of a live 2D storage texture".to_owned(),
                 Kind::HistoryPrev | Kind::HistoryCurr => "the name of a live texture history".to_owned(),
             };
-            return Err(Error::argument(format!("resources[{}]", i + 1), format!("\"{}\"", &**name), accepted));
+            let path = match element {
+                0 => format!("{list}[{entry}]"),
+                _ => format!("{list}[{entry}].name[{element}]"),
+            };
+            return Err(Error::argument(path, format!("\"{}\"", &**name), accepted));
         };
         binds.push(bind);
     }

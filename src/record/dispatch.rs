@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::registry::{Bind, BindingSlot, Program, ProgramId, ProgramState, Registry, Resident, Resource, Shape};
 use crate::ring::Slice;
 use crate::shader::BindingKind;
+use crate::texture::Format;
 use smallvec::SmallVec;
 
 /// Bound so far.
@@ -19,6 +20,8 @@ struct Collected {
     fresh: bool,
     /// First binding that does not fit, and the position of what was given for it.
     problem: Option<(usize, usize)>,
+    /// Whether a sampler with linear filtering is bound.
+    linear: bool,
 }
 
 impl Recorder {
@@ -34,8 +37,8 @@ impl Recorder {
         stage: impl FnOnce(&[u8]) -> Result<Slice>,
     ) -> Result<()> {
         let Self { arena, registry, ledger, limits, frame, staged, .. } = self;
-        let program = registry.programs.get_mut(id).ok_or_else(|| stale("program", id))?;
-        let Some(resident) = &mut program.resident else {
+        let program = registry.programs.get(id).ok_or_else(|| stale("program", id))?;
+        let Some(resident) = &program.resident else {
             let error = not_resident(program);
             return Err(self.refuse_by_id(id, binds, error));
         };
@@ -51,7 +54,7 @@ impl Recorder {
         let mut rest = binds.iter().enumerate();
         for (n, slot) in resident.slots.iter().enumerate() {
             for (i, bind) in rest.by_ref().take(slot.count as usize) {
-                collect(&mut all, (n, i), slot, bind, &registry.resources, limits)?;
+                collect(&mut all, (n, i), slot, bind, registry, limits)?;
             }
         }
         if all.targets.is_empty() {
@@ -63,8 +66,13 @@ impl Recorder {
             return Err(self.refuse(id, &all.targets, error));
         }
         if let Some((n, i)) = all.problem {
-            let (slot, name) = (resident.slots[n], resident.bindings[n].name.clone());
-            let error = misfit(i, &slot, &name, &binds[i], registry, limits);
+            let first: u32 = resident.slots[..n].iter().map(|s| s.count).sum();
+            let error = misfit(resident, n, i - first as usize, &binds[i], registry, limits);
+            return Err(self.refuse(id, &all.targets, error));
+        }
+        if all.linear
+            && let Some(error) = unfilterable(resident, binds, registry, limits)
+        {
             return Err(self.refuse(id, &all.targets, error));
         }
         let params_staged = resident.params_staged();
@@ -74,7 +82,10 @@ impl Recorder {
                 None => match stage(&resident.block) {
                     Ok(slice) => {
                         staged.push(id);
-                        *resident.staged.insert(slice)
+                        if let Some(resident) = registry.programs.get_mut(id).and_then(|p| p.resident.as_mut()) {
+                            resident.staged = Some(slice);
+                        }
+                        slice
                     }
                     Err(error) => return Err(self.refuse(id, &all.targets, error)),
                 },
@@ -112,7 +123,14 @@ impl Recorder {
 
     /// Counts a refused dispatch whose program or resources are not there by name.
     pub fn refuse_by_name(&mut self, shader: &str, bound: &[&str], error: &Error) {
-        self.ledger.failed_by_name(shader, bound, self.frame, &error.to_string());
+        let program = self.registry.program_names.get(shader).and_then(|id| self.registry.programs.get(*id));
+        // Filed under what a good dispatch of the same names would write, as far as that can be told.
+        let mut written: SmallVec<[&str; 8]> = SmallVec::new();
+        if let Some(resident) = program.and_then(|p| p.resident.as_ref()) {
+            written.extend(bound.iter().zip(resident.writes()).filter(|(_, writes)| *writes).map(|(name, _)| *name));
+        }
+        let target = if written.is_empty() { bound } else { &written };
+        self.ledger.failed_by_name(shader, target, self.frame, &error.to_string());
     }
 
     #[cold]
@@ -127,11 +145,12 @@ impl Recorder {
     fn refuse_by_id(&mut self, id: ProgramId, binds: &[Bind], error: Error) -> Error {
         let key = self.registry.programs.get(id).map(|p| p.key.clone()).unwrap_or_default();
         let mesh = binds.iter().find_map(|b| mesh_of(&self.registry, b));
-        let names: Vec<&str> = match mesh {
-            Some(mesh) => vec![mesh],
-            None => binds.iter().map(|b| name_of(&self.registry, b)).collect(),
+        let names: Vec<String> = match mesh {
+            Some(mesh) => vec![mesh.to_owned()],
+            None => binds.iter().map(|b| name_of(&self.registry, b).to_owned()).collect(),
         };
-        self.ledger.failed_by_name(&key, &names, self.frame, &error.to_string());
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.refuse_by_name(&key, &names, &error);
         error
     }
 }
@@ -143,7 +162,7 @@ fn collect(
     at: (usize, usize),
     slot: &BindingSlot,
     bind: &Bind,
-    resources: &crate::handle::Pool<Resource>,
+    Registry { resources, samplers, .. }: &Registry,
     limits: &Limits,
 ) -> Result<()> {
     let (index, fits, fresh) = match bind {
@@ -155,7 +174,10 @@ fn collect(
             let found = resources.get(*id).ok_or_else(|| stale("texture", *id))?;
             (id.index(), texture_fits(slot, found, limits), found.fresh)
         }
-        Bind::Sampler(id) => (id.index(), slot.kind == BindingKind::Sampler, false),
+        Bind::Sampler(id) => {
+            all.linear |= samplers.get(*id).ok_or_else(|| stale("sampler", *id))?.desc.filter;
+            (id.index(), slot.kind == BindingKind::Sampler, false)
+        }
     };
     if !fits {
         all.problem.get_or_insert(at);
@@ -249,8 +271,14 @@ fn not_resident(program: &Program) -> Error {
 }
 
 fn list(resident: &Resident) -> String {
-    let names: Vec<String> =
-        resident.bindings.iter().map(|b| format!("{} ({})", b.name, b.kind.registered_name())).collect();
+    let names: Vec<String> = resident
+        .bindings
+        .iter()
+        .map(|b| match b.count {
+            1 => format!("{} ({})", b.name, b.kind.registered_name()),
+            n => format!("{} ({n} of {})", b.name, b.kind.registered_name()),
+        })
+        .collect();
     format!("[{}]", names.join(", "))
 }
 
@@ -262,8 +290,44 @@ fn bad_groups(axis: usize, given: u32, limits: &Limits) -> Error {
     )
 }
 
+/// The path of a binding in messages: its number and name, and the element of an array.
+fn path(resident: &Resident, n: usize, element: usize) -> String {
+    let (number, name) = (resident.bindings[n].binding, &resident.bindings[n].name);
+    match resident.slots[n].count {
+        1 => format!("binding {number} \"{name}\""),
+        _ => format!("binding {number} \"{name}\"[{element}]"),
+    }
+}
+
+/// Why a texture is not to be read through the sampler that the program reads it through: it has no linear filtering
+/// on this device.
+fn unfilterable(resident: &Resident, binds: &[Bind], registry: &Registry, limits: &Limits) -> Option<Error> {
+    resident.sampled.iter().find_map(|pair| {
+        let linear = binds[pair.samplers.clone()].iter().find_map(|bind| match bind {
+            Bind::Sampler(id) => registry.samplers.get(*id).filter(|s| s.desc.filter),
+            _ => None,
+        })?;
+        let textures = binds[pair.textures.clone()].iter().filter_map(|bind| match bind {
+            Bind::Texture(id) => registry.resources.get(*id),
+            _ => None,
+        });
+        let (element, texture) = textures.enumerate().find(|(_, texture)| !support(limits, texture).linear)?;
+        let format = texture.texture()?.format;
+        let n = resident.slots.iter().scan(0, |at, s| Some(std::mem::replace(at, *at + s.count as usize)));
+        let n = n.take_while(|at| *at <= pair.textures.start).count() - 1;
+        let filtered: Vec<&str> =
+            Format::ALL.iter().filter(|f| limits.formats[**f as usize].linear).map(|f| f.name()).collect();
+        Some(Error::argument(
+            path(resident, n, element),
+            format!("texture \"{}\" ({}) with the linear sampler \"{}\"", texture.name, format.name(), linear.name),
+            format!("a sampler without filter, or a format that {} filters: {}", limits.device, filtered.join(", ")),
+        ))
+    })
+}
+
 /// Why a resource does not fit a binding.
-fn misfit(i: usize, slot: &BindingSlot, binding: &str, bind: &Bind, registry: &Registry, limits: &Limits) -> Error {
+fn misfit(resident: &Resident, n: usize, element: usize, bind: &Bind, registry: &Registry, limits: &Limits) -> Error {
+    let slot = &resident.slots[n];
     let name = name_of(registry, bind);
     let resource = match bind {
         Bind::Buffer(id) => registry.resources.get(*id),
@@ -302,7 +366,7 @@ fn misfit(i: usize, slot: &BindingSlot, binding: &str, bind: &Bind, registry: &R
         ),
         BindingKind::Sampler => "a sampler".to_owned(),
     };
-    Error::argument(format!("binding {} \"{binding}\"", i), given, accepted)
+    Error::argument(path(resident, n, element), given, accepted)
 }
 
 /// [`Bound`] has six bits for the uses.

@@ -219,9 +219,12 @@ impl Recorder {
     pub fn program_ready(&mut self, id: ProgramId, mut resident: Resident) -> Option<u32> {
         let program = self.registry.programs.get_mut(id)?;
         for s in &program.set {
-            resident.params.write(&mut resident.block, &s.name, s.component, s.value);
+            if !resident.params.write(&mut resident.block, &s.name, s.component, s.value) {
+                let (key, name, value) = (&program.key, &s.name, s.value);
+                tracing::warn!("program \"{key}\" declares no parameter \"{name}\", which was set to {value}");
+            }
         }
-        let written: SmallVec<[bool; 8]> = resident.slots.iter().map(|s| !s.uses.writes().is_none()).collect();
+        let written: SmallVec<[bool; 8]> = resident.writes().collect();
         program.state = ProgramState::Ready;
         let before = program.resident.replace(resident).map(|r| r.pipeline);
         self.ledger.program_known(&program.key, &written);

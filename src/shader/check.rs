@@ -35,7 +35,12 @@ pub fn check_interface(p: &ProgramSource) -> Result<(), InterfaceError> {
             // naga panicking on a source must not take the caller along; the compile reports it.
             match super::guard::run(|| declared_bindings(p)).flatten() {
                 Some(declared) => {
-                    check_counts(&declared, *bindings, read_only.as_deref().unwrap_or_default())?;
+                    // The two ways to register mark what is only read in two places.
+                    let field = |i: usize, binding: u32| match kinds {
+                        None => format!("readOnlyBindings[{}]", i + 1),
+                        Some(_) => format!("bindings[{}].readOnly", binding + 1),
+                    };
+                    check_counts(&declared, *bindings, read_only.as_deref().unwrap_or_default(), field)?;
                     kinds.as_ref().map_or(Ok(()), |kinds| check_kinds(&declared, kinds))
                 }
                 None => Ok(()),
@@ -77,9 +82,16 @@ fn check_declared(bindings: &[BindingDecl], params: &[ParamDecl]) -> Result<(), 
             return refuse(field, format!("\"{}\"", b.name), "a name that is not taken");
         }
         taken.push(&b.name);
-        if b.array.is_some_and(|n| n == 0 || n > MOST_IN_ARRAY || b.kind.is_buffer()) {
-            let accepted = format!("1 to {MOST_IN_ARRAY}, for a texture or sampler");
-            return refuse(format!("bindings[{}].array", i + 1), b.array.unwrap_or_default(), accepted);
+        if let Some(count) = b.array {
+            let field = format!("bindings[{}].array", i + 1);
+            if !b.kind.can_be_array() {
+                let given = format!("{count} for a {}", b.kind.declared_name());
+                let kinds = BindingKind::ALL.iter().filter(|k| k.can_be_array()).map(|k| k.declared_name());
+                return refuse(field, given, format!("none: arrays are of {}", kinds.collect::<Vec<_>>().join(", ")));
+            }
+            if count == 0 || count > MOST_IN_ARRAY {
+                return refuse(field, count, format!("a whole number from 1 to {MOST_IN_ARRAY}"));
+            }
         }
         if !is_one_type(&b.element) {
             return refuse(
@@ -165,13 +177,18 @@ fn declared_bindings(p: &ProgramSource) -> Option<Vec<Declared>> {
     Some(list)
 }
 
-fn check_counts(declared: &[Declared], count: Option<u32>, read_only: &[u32]) -> Result<(), InterfaceError> {
+fn check_counts(
+    declared: &[Declared],
+    count: Option<u32>,
+    read_only: &[u32],
+    field: impl Fn(usize, u32) -> String,
+) -> Result<(), InterfaceError> {
     let n = declared.len() as u32;
     if let Some(count) = count.filter(|c| *c != n) {
         return refuse("bindings", count, format!("{n}, the number of @group(0) bindings that the source declares"));
     }
     for (i, binding) in read_only.iter().enumerate() {
-        let field = format!("readOnlyBindings[{}]", i + 1);
+        let field = field(i, *binding);
         if *binding >= n {
             let accepted = match n {
                 0 => "no entry: the source declares no binding".to_owned(),

@@ -27,6 +27,8 @@ pub struct Compiled {
     pub entry_point: String,
     /// Bindings of group 0, numbered without gaps.
     pub bindings: Vec<Binding>,
+    /// Bindings that are read together: a texture's number and its sampler's, in ascending order.
+    pub sampled: Vec<[u32; 2]>,
     /// The parameter block.
     pub params: ParamLayout,
     /// Invocations of one workgroup, per axis.
@@ -204,7 +206,17 @@ fn run(p: &ProgramSource, target: &Target, generated: &Generated, text: &Text<'_
     let workgroup_size = module.entry_points[entry].workgroup_size;
     check_limits(&module, &info, entry, target, text)?;
     let spirv = write(&module, &info, &name, target).map_err(|e| text.error(Stage::Codegen, None, e, &[]))?;
-    Ok(Compiled { spirv, entry_point: name, bindings, params, workgroup_size })
+    let sampled = sampled(&module, &info, entry);
+    Ok(Compiled { spirv, entry_point: name, bindings, sampled, params, workgroup_size })
+}
+
+/// Which texture is read through which sampler.
+fn sampled(module: &Module, info: &ModuleInfo, entry: usize) -> Vec<[u32; 2]> {
+    let number = |handle: Handle<GlobalVariable>| module.global_variables[handle].binding.map(|b| b.binding);
+    let pairs = info.get_entry_point(entry).sampling_set.iter();
+    let mut list: Vec<[u32; 2]> = pairs.filter_map(|key| Some([number(key.image)?, number(key.sampler)?])).collect();
+    list.sort_unstable();
+    list
 }
 
 fn validate(module: &Module, target: &Target, text: &Text<'_>) -> Result<ModuleInfo, ShaderError> {

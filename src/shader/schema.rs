@@ -106,6 +106,12 @@ impl BindingKind {
         if self.is_storage_texture() { DeclaredAccess::Write } else { DeclaredAccess::ReadWrite }
     }
 
+    /// Whether a schema may declare an array of it.
+    #[must_use]
+    pub const fn can_be_array(self) -> bool {
+        matches!(self, Self::Texture2d | Self::Texture3d | Self::Sampler)
+    }
+
     /// Whether shaders write it as a storage texture.
     #[must_use]
     pub const fn is_storage_texture(self) -> bool {

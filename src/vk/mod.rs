@@ -158,6 +158,7 @@ pub(crate) struct Built {
 pub(crate) struct BuiltProgram {
     pub pipeline: u32,
     pub bindings: Vec<Binding>,
+    pub sampled: Vec<[u32; 2]>,
     pub params: ParamLayout,
     pub workgroup_size: [u32; 3],
 }
@@ -371,6 +372,7 @@ impl Backend {
             BuiltProgram {
                 pipeline: slot,
                 bindings: made.bindings,
+                sampled: made.sampled,
                 params: made.params,
                 workgroup_size: made.workgroup_size,
             }

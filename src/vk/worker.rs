@@ -3,7 +3,7 @@
 use super::pipeline::Pipeline;
 use super::{Shared, error};
 use crate::error::{Error, Result};
-use crate::shader::{self, Binding, ParamLayout, ProgramSource};
+use crate::shader::{self, Binding, Compiled, ParamLayout, ProgramSource};
 use ash::vk;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,6 +28,7 @@ pub(crate) struct Answer {
 pub(crate) struct Made {
     pub pipeline: Pipeline,
     pub bindings: Vec<Binding>,
+    pub sampled: Vec<[u32; 2]>,
     pub params: ParamLayout,
     pub workgroup_size: [u32; 3],
 }
@@ -113,5 +114,6 @@ fn make(shared: &Shared, cache: vk::PipelineCache, job: &Job) -> Result<Made, St
     let compiled = shader::compile(&job.source, &shared.target).map_err(|e| e.to_string())?;
     let pipeline = Pipeline::new(shared, cache, job.source.label.as_ref().unwrap_or(&job.source.key), &compiled)
         .map_err(|e| e.to_string())?;
-    Ok(Made { pipeline, bindings: compiled.bindings, params: compiled.params, workgroup_size: compiled.workgroup_size })
+    let Compiled { bindings, sampled, params, workgroup_size, .. } = compiled;
+    Ok(Made { pipeline, bindings, sampled, params, workgroup_size })
 }
