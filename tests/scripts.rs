@@ -50,6 +50,7 @@ const SCRIPTS: &[Script] = &[
     drawn("volume.luau", "picture", pictures::volume),
     with_assets("conformance/assets.luau"),
     plain("conformance/buffers.luau", ok),
+    plain("conformance/declarations.luau", ok),
     plain("conformance/buffer_namespace.luau", ok),
     plain("conformance/inspect.luau", ok),
     with_assets("conformance/meshes.luau"),

@@ -243,7 +243,14 @@ fn validate(module: &Module, target: &Target, text: &Text<'_>) -> Result<ModuleI
         // The first span is the innermost: the expression at fault rather than the function around it.
         let at = spans.iter().find_map(|(span, _)| span.to_range());
         let notes: Vec<String> = spans.iter().skip(1).map(|(span, label)| text.note(span.to_range(), label)).collect();
-        text.error(Stage::Validate, at, chain(e.as_inner()), &notes)
+        let mut message = chain(e.as_inner());
+        // naga names a flag of its own here.
+        if message.contains("NON_UNIFORM_INDEXING") {
+            message = "an array of textures is indexed by a value that may differ between invocations: select the \
+                texture with if or switch, or index it by a parameter"
+                .to_owned();
+        }
+        text.error(Stage::Validate, at, message, &notes)
     })
 }
 
