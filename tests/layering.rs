@@ -25,6 +25,10 @@ const PLACES: &[(&str, &[&str])] = &[
     ("gpu_allocator::", &["vk/"]),
     ("mlua::", &["luau/", "main.rs"]),
     ("naga::", &["shader/"]),
+    ("gltf::", &["mesh/"]),
+    ("tobj::", &["mesh/"]),
+    ("serde_saphyr::", &["asset/"]),
+    ("png::", &["picture.rs"]),
     ("clap::", &["main.rs"]),
     ("tracing_subscriber::", &["main.rs"]),
 ];

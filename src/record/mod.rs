@@ -3,6 +3,8 @@
 //! A refused call leaves the arena byte for byte as it was. Nothing here allocates in a steady frame.
 
 mod dispatch;
+#[cfg(test)]
+mod tests;
 mod texture;
 
 use crate::arena::Arena;
