@@ -41,6 +41,30 @@ fn frames(gpu: &mut Gpu, program: ProgramId, buffers: &[BufferId], target: impl 
     (median(recorded), median(idle), barriers)
 }
 
+/// Programs that keep one group of the device busy for a while each.
+const LONG: &str = "@compute @workgroup_size(1) fn main() {
+    var word = dst[0];
+    for (var i = 0u; i < 200000u; i++) { word = word * 1664525u + 1013904223u; }
+    dst[0] = word;
+}";
+
+/// Milliseconds to idle of a frame of so many long dispatches that do not depend on each other.
+fn side_by_side(gpu: &mut Gpu, program: ProgramId, buffers: &[BufferId], timed: bool) -> f64 {
+    let rounds = (0..9).map(|_| {
+        if timed {
+            gpu.gpu_frame();
+        }
+        let start = Instant::now();
+        for buffer in buffers {
+            gpu.dispatch(program, &[*buffer], [1, 1, 1]).unwrap();
+        }
+        gpu.end_frame().unwrap();
+        gpu.wait_idle().unwrap();
+        start.elapsed().as_secs_f64()
+    });
+    median(rounds.collect()) * DISPATCHES as f64 / 1e6
+}
+
 fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds[seconds.len() / 2] * 1e9 / DISPATCHES as f64
@@ -67,6 +91,23 @@ fn main() {
         [("independent", |i| i), ("64 interleaved chains", |i| i % 64), ("one chain", |_| 0)];
     for (name, target) in shapes {
         row(name, frames(&mut gpu.borrow_mut(), program, &buffers, target));
+    }
+    {
+        let mut gpu = gpu.borrow_mut();
+        let bindings = vec![BindingDecl::buffer("dst", DeclaredAccess::ReadWrite, "u32")];
+        let long = ProgramSource::new("long", LONG, Interface::Declared { bindings, params: Vec::new() });
+        let long = gpu.compile(long).unwrap();
+        gpu.wait_program(long).unwrap();
+        let alone = side_by_side(&mut gpu, long, &buffers[..1], false);
+        let untimed = side_by_side(&mut gpu, long, &buffers[..32], false);
+        let timed = side_by_side(&mut gpu, long, &buffers[..32], true);
+        gpu.gpu_frame(); // the next 64 frames are timed
+        row("independent, timed", frames(&mut gpu, program, &buffers, |i| i));
+        println!("long dispatches to idle, ms: one {alone:.2}, 32 independent {untimed:.2}, the same timed {timed:.2}");
+        // The Luau frames below are not.
+        for _ in 0..64 {
+            frames(&mut gpu, program, &buffers[..2], |_| 0);
+        }
     }
     let host = ScriptHost::new(Rc::clone(&gpu), ScriptOptions::default()).unwrap();
     let source = format!(

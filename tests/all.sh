@@ -55,7 +55,9 @@ fi
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+# What one device's sample scripts print and draw is kept and held against the other's.
+kept=$(mktemp -d) && trap 'rm -rf "$kept"' EXIT
 echo "== lavapipe"
-on "$lavapipe" lavapipe cargo test --locked
+ASHFALL_KEEP="$kept" on "$lavapipe" lavapipe cargo test --locked
 echo "== SwiftShader"
-on "$cache/swiftshader_icd.json" swiftshader cargo test --locked
+ASHFALL_COMPARE="$kept" on "$cache/swiftshader_icd.json" swiftshader cargo test --locked

@@ -1,6 +1,8 @@
 //! Every sample script, run by the binary under validation and checked against plain Rust.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "references/kept.rs"]
+mod kept;
 #[path = "references/pictures.rs"]
 mod pictures;
 
@@ -129,9 +131,14 @@ fn run(script: &Script) -> Output {
     assert!(status.success(), "{name}: {status}\n{out}\n{err}");
     // Warnings may stand there (programs.luau provokes some), a word of the validation layer may not.
     assert!(!err.to_lowercase().contains("validation"), "{name}:\n{err}");
-    let keys = out.lines().filter_map(|l| l.split_once(": ")).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     let picture = script.picture.map(|_| decode(&file));
-    Output { name, lines: out.lines().map(str::to_owned).collect(), keys, picture }
+    let output = Output { name, lines: out.lines().map(str::to_owned).collect(), keys: keys(&out), picture };
+    kept::keep_or_compare(&output, &file);
+    output
+}
+
+fn keys(text: &str) -> BTreeMap<String, String> {
+    text.lines().filter_map(|l| l.split_once(": ")).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
 }
 
 fn decode(file: &Path) -> (Vec<[u8; 4]>, usize) {

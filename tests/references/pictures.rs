@@ -280,7 +280,7 @@ pub fn deform(out: &Output) {
         }
     }
     // Nearness and colour of each pixel.
-    let mut pixels = vec![(0.0f32, [0.09, 0.1, 0.14]); width * height];
+    let mut pixels = vec![(0.0f32, [0.09, 0.104, 0.14]); width * height];
     let seen = |p: Vec3| {
         let (y, z) = (0.6216 * p[1] + 0.7833 * p[2], -0.7833 * p[1] + 0.6216 * p[2]);
         let scale = height as f32 / 3.4;
