@@ -176,7 +176,7 @@ impl Services for Told {
         vec![("compute", 1), ("shadows", 2)]
     }
     fn gpu_frame(&self, _: &mut Gpu) -> Option<Rc<GpuFrame>> {
-        let rows = vec![GpuFrameRow { label: "all".into(), dispatches: 3, ms: 1.5 }];
+        let rows = vec![GpuFrameRow { label: "all".into(), dispatches: 3, ms: 1.5, shared_ms: 0.5 }];
         Some(Rc::new(GpuFrame { frame: 9, ms: 2.0, rows }))
     }
     fn create_buffer(&self, gpu: &mut Gpu, owner: &str, name: &str, desc: BufferDesc) -> ashfall::Result<String> {
@@ -223,6 +223,7 @@ fn every_neighbour_can_be_the_hosts_own() {
         same(compute.getReadbackResult(key)[1], 42)
         same(renderer.gpuMemory().shadows, 2)
         same(profiler.gpuFrame().rows[1].label, "all")
+        same(profiler.gpuFrame().rows[1].sharedMs, 0.5)
         same(fs, nil)
     "#;
     gpu.pass_on(&host, script);

@@ -524,7 +524,10 @@ impl Gpu {
     /// GPU time by label of the most recent timed frame that is done. Asking makes the next 64 frames timed ones; the
     /// first call has nothing to tell, and on a device without timestamps none has.
     ///
-    /// Cost: two timestamps a level and one a dispatch in timed frames; none of them holds work up.
+    /// What is timed is a level, see [`GpuFrameRow`](crate::inspect::GpuFrameRow): independent dispatches still run side
+    /// by side. A level without a barrier may begin while the frame before still runs; it is then charged with that too.
+    ///
+    /// Cost: one timestamp a level in timed frames, where the level waits anyway, and one at the frame's end.
     pub fn gpu_frame(&mut self) -> Option<Rc<GpuFrame>> {
         self.timed_frames = 64;
         self.backend.timed()

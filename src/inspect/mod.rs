@@ -6,5 +6,5 @@ mod profile;
 
 pub use inventory::{Inventory, Owner, Presence, ResourceKind, ResourceRow, owned_key};
 pub use ledger::{DispatchRecord, Ledger, RowNames};
-pub(crate) use profile::Mark;
+pub(crate) use profile::Work;
 pub use profile::{GpuFrame, GpuFrameRow};

@@ -153,6 +153,7 @@ fn gpu_frame(lua: &Lua, host: &Host, _: [Value; 5]) -> Answer {
             t.raw_set("label", row.label.as_str())?;
             t.raw_set("dispatches", row.dispatches)?;
             t.raw_set("ms", row.ms)?;
+            t.raw_set("sharedMs", row.shared_ms)?;
             Ok(t)
         })
         .collect::<mlua::Result<_>>()?;

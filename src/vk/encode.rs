@@ -78,15 +78,14 @@ impl Backend {
             if let Some(cut) = cut {
                 self.cmd_barrier(commands, barrier(cut));
             }
-            timer.level(&self.shared, commands);
+            timer.level(&self.shared, commands, cut.is_some());
             for at in level {
                 let Some((view, _)) = arena.view(*at) else { continue };
                 match view {
                     View::Dispatch(c, bound, params) => {
                         self.cmd_dispatch(commands, pools, &mut state, c, bound, params)?;
                         if timer.active {
-                            let label = self.label(c.pipeline);
-                            timer.dispatch(&self.shared, commands, c.pipeline, label);
+                            timer.dispatch(c.pipeline, self.pipeline(c.pipeline), c.groups);
                         }
                     }
                     View::Upload(c) => {
@@ -125,8 +124,8 @@ impl Backend {
         unsafe { device.end_command_buffer(commands) }.map_err(|r| self.shared.error("vkEndCommandBuffer", r))
     }
 
-    fn label(&self, pipeline: u32) -> &std::ffi::CStr {
-        self.pipelines.get(pipeline as usize).and_then(Option::as_ref).map_or(c"", |p| &p.label)
+    fn pipeline(&self, slot: u32) -> Option<&Pipeline> {
+        self.pipelines.get(slot as usize).and_then(Option::as_ref)
     }
 
     fn raw(&self, slot: u32) -> vk::Buffer {
@@ -165,7 +164,7 @@ impl Backend {
         params: &'a [u8],
     ) -> Result<()> {
         let device = &self.shared.device;
-        let Some(pipeline) = self.pipelines.get(c.pipeline as usize).and_then(Option::as_ref) else { return Ok(()) };
+        let Some(pipeline) = self.pipeline(c.pipeline) else { return Ok(()) };
         let changed = state.pipeline != c.pipeline;
         if changed {
             // SAFETY: alive while the frame is.

@@ -92,7 +92,7 @@ impl Backend {
         let mut timer = std::mem::take(&mut self.frames[slot].timer);
         let commands = self.frames[slot].commands;
         let started = match timed {
-            Some(frame) => timer.start(&self.shared, frame, arena.len() as usize, plan.levels()),
+            Some(frame) => timer.start(&self.shared, frame, plan.levels()),
             None => Ok(()),
         };
         let encoded = started.and_then(|()| self.encode(commands, &mut descriptors, &mut timer, arena, plan));

@@ -32,6 +32,8 @@ pub(crate) struct Pipeline {
     pub push_bytes: u32,
     /// Binding of the staged parameter block, and its size.
     pub uniform: Option<(u32, u32)>,
+    /// Invocations of one workgroup.
+    pub group_invocations: u32,
     /// Label shown by tools.
     pub label: CString,
 }
@@ -60,6 +62,7 @@ impl Pipeline {
             descriptors,
             push_bytes,
             uniform,
+            group_invocations: compiled.workgroup_size.iter().product(),
             label: super::debug::c_string(key),
         };
         match pipeline.fill(shared, cache, key, &kinds, compiled) {

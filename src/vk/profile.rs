@@ -1,13 +1,14 @@
-//! Timestamps of a frame's dispatches. A frame that is not timed pays one branch a dispatch.
+//! Timestamps of a frame's levels. A frame that is not timed pays one branch a dispatch.
 
+use super::pipeline::Pipeline;
 use super::{Backend, Shared};
 use crate::error::Result;
-use crate::inspect::{GpuFrame, Mark};
+use crate::inspect::{GpuFrame, Work};
 use ash::vk;
 use hashbrown::HashMap;
 use std::rc::Rc;
 
-/// Timestamps of one frame at most.
+/// Timestamps of one frame at most. Levels past them are timed as one.
 const MOST: u32 = 1 << 16;
 
 /// The timestamps of one frame in flight.
@@ -15,12 +16,12 @@ const MOST: u32 = 1 << 16;
 pub(crate) struct Timer {
     pool: vk::QueryPool,
     capacity: u32,
-    marks: Vec<Mark>,
+    /// Timestamps written so far: where levels begin and, in the end, where the last one ends.
+    stamps: u32,
+    work: Vec<Work>,
     labels: Vec<String>,
     /// Index in `labels` by pipeline slot.
     known: HashMap<u32, u32>,
-    /// Dispatches since the last mark that there was no room for.
-    rest: u32,
     /// Number of the frame being timed.
     frame: u64,
     pub active: bool,
@@ -28,14 +29,14 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Makes ready for a frame of so many dispatches and levels. Without timestamps on the device it stays off.
-    pub fn start(&mut self, shared: &Shared, frame: u64, dispatches: usize, levels: usize) -> Result<()> {
+    /// Makes ready for a frame of so many levels. Without timestamps on the device it stays off.
+    pub fn start(&mut self, shared: &Shared, frame: u64, levels: usize) -> Result<()> {
         self.active = false;
         self.bits = shared.properties.timestamp_bits;
         if self.bits == 0 {
             return Ok(());
         }
-        let wanted = u32::try_from(dispatches + levels + 2).unwrap_or(MOST).min(MOST);
+        let wanted = u32::try_from(levels + 1).unwrap_or(MOST).min(MOST);
         if wanted > self.capacity {
             self.destroy(shared);
             let capacity = wanted.next_power_of_two();
@@ -45,10 +46,10 @@ impl Timer {
                 .map_err(|r| shared.error("vkCreateQueryPool", r))?;
             self.capacity = capacity;
         }
-        self.marks.clear();
+        self.work.clear();
         self.labels.clear();
         self.known.clear();
-        (self.rest, self.frame, self.active) = (0, frame, true);
+        (self.stamps, self.frame, self.active) = (0, frame, true);
         Ok(())
     }
 
@@ -59,51 +60,57 @@ impl Timer {
         }
     }
 
-    /// Marks the beginning of a level. Everything before has to finish first, as the level itself would wait for.
-    pub fn level(&mut self, shared: &Shared, commands: vk::CommandBuffer) {
-        if self.active {
-            self.stamp(shared, commands, Mark::Level, vk::PipelineStageFlags2::ALL_COMMANDS);
+    /// Marks the beginning of a level, behind its barrier if it has one.
+    pub fn level(&mut self, shared: &Shared, commands: vk::CommandBuffer, barrier: bool) {
+        // The last one is for the end.
+        if self.active && self.stamps + 1 < self.capacity {
+            // What has no barrier waits for nothing, and so must not its timestamp.
+            let stage = if barrier { vk::PipelineStageFlags2::ALL_COMMANDS } else { vk::PipelineStageFlags2::NONE };
+            self.stamp(shared, commands, stage);
         }
     }
 
-    /// Marks the end of a dispatch.
+    /// Takes a dispatch of the current level into account.
     #[cold]
-    pub fn dispatch(&mut self, shared: &Shared, commands: vk::CommandBuffer, pipeline: u32, label: &std::ffi::CStr) {
-        // The last one is for the dispatches that there is no room for.
-        if self.marks.len() as u32 + 1 >= self.capacity {
-            self.rest += 1;
-            return;
-        }
+    pub fn dispatch(&mut self, slot: u32, pipeline: Option<&Pipeline>, groups: [u32; 3]) {
+        let Some(pipeline) = pipeline else { return };
         let labels = &mut self.labels;
-        let index = *self.known.entry(pipeline).or_insert_with(|| {
-            labels.push(label.to_string_lossy().into_owned());
+        let label = *self.known.entry(slot).or_insert_with(|| {
+            labels.push(pipeline.label.to_string_lossy().into_owned());
             labels.len() as u32 - 1
         });
-        self.stamp(shared, commands, Mark::Dispatch(index), vk::PipelineStageFlags2::COMPUTE_SHADER);
+        let level = self.stamps.saturating_sub(1);
+        let groups = groups.iter().fold(1u64, |n, g| n.saturating_mul(u64::from(*g)));
+        let invocations = groups.saturating_mul(pipeline.group_invocations.into());
+        match self.work.last_mut() {
+            Some(last) if (last.level, last.label) == (level, label) => {
+                last.dispatches += 1;
+                last.invocations = last.invocations.saturating_add(invocations);
+            }
+            _ => self.work.push(Work { level, label, dispatches: 1, invocations }),
+        }
     }
 
+    /// Marks the end of the last level. The next frame's first work begins behind it on some devices.
     pub fn finish(&mut self, shared: &Shared, commands: vk::CommandBuffer) {
-        if self.active && self.rest > 0 {
-            let mark = Mark::Rest(self.rest);
-            self.stamp(shared, commands, mark, vk::PipelineStageFlags2::COMPUTE_SHADER);
+        if self.active && self.stamps > 0 {
+            self.stamp(shared, commands, vk::PipelineStageFlags2::ALL_COMMANDS);
         }
     }
 
-    fn stamp(&mut self, shared: &Shared, commands: vk::CommandBuffer, mark: Mark, stage: vk::PipelineStageFlags2) {
-        let query = self.marks.len() as u32;
-        if query < self.capacity {
-            // SAFETY: alive, recording; the query was reset at the beginning of this command buffer and is used once.
-            unsafe { shared.device.cmd_write_timestamp2(commands, stage, self.pool, query) };
-            self.marks.push(mark);
-        }
+    fn stamp(&mut self, shared: &Shared, commands: vk::CommandBuffer, stage: vk::PipelineStageFlags2) {
+        // SAFETY: alive, recording; the query is one of the pool's, see `level`, was reset at the beginning of this
+        // command buffer and is used once.
+        unsafe { shared.device.cmd_write_timestamp2(commands, stage, self.pool, self.stamps) };
+        self.stamps += 1;
     }
 
     /// The times of a frame that is done.
     pub fn take(&mut self, shared: &Shared) -> Option<GpuFrame> {
-        if !std::mem::take(&mut self.active) || self.marks.is_empty() {
+        if !std::mem::take(&mut self.active) || self.stamps == 0 {
             return None;
         }
-        let mut ticks = vec![0u64; self.marks.len()];
+        let mut ticks = vec![0u64; self.stamps as usize];
         let flags = vk::QueryResultFlags::TYPE_64;
         // SAFETY: alive; the first so many queries were written by a frame that has completed.
         let read = unsafe { shared.device.get_query_pool_results(self.pool, 0, &mut ticks, flags) };
@@ -112,7 +119,7 @@ impl Timer {
             return None;
         }
         let period = shared.properties.timestamp_period;
-        Some(GpuFrame::new(self.frame, &self.marks, &ticks, self.bits, period, &self.labels))
+        Some(GpuFrame::new(self.frame, &ticks, &self.work, self.bits, period, &self.labels))
     }
 
     pub fn destroy(&mut self, shared: &Shared) {
