@@ -64,6 +64,24 @@
 //! a list of [`Bind`]s, one a binding in binding order; [`Gpu::dispatch`] is the short form for buffers. Sources may
 //! `#include` other files, see [`Gpu::set_includes`] and [`shader::BUILT_IN`].
 //!
+//! # Scripts and their neighbours
+//!
+//! [`ScriptHost`] runs Luau scripts on a [`Gpu`]; [`TYPES`] describes what they see. What scripts reach beside the
+//! device comes through the traits in [`ScriptOptions`], each with an implementation that works:
+//!
+//! | trait | for scripts | by default |
+//! |---|---|---|
+//! | [`asset::Assets`] | `asset`, and names of shaders and meshes | [`asset::FolderAssets`] |
+//! | [`Meshes`] | `meshcpu`, `dispatchOnVertices` | [`StoredMeshes`] |
+//! | [`Services`] | `profiler`, `renderer`, `substrate` | [`DeviceServices`] |
+//! | [`Modules`] | `require` of paths that are no files | [`NoModules`] |
+//!
+//! # GPU time
+//!
+//! [`Gpu::gpu_frame`] answers the times of the last frame that was timed, by label; asking times the next
+//! frames. A timestamp is written where a level begins, not behind each dispatch, so that timing changes neither the
+//! barriers nor what runs side by side.
+//!
 //! # Costs
 //!
 //! | | |
