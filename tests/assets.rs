@@ -229,6 +229,88 @@ fn every_neighbour_can_be_the_hosts_own() {
     gpu.pass_on(&host, script);
 }
 
+/// Modules of a host: path and source.
+struct Listed(&'static [(&'static str, &'static [u8])]);
+
+impl Modules for Listed {
+    fn source(&self, path: &str) -> Option<Vec<u8>> {
+        self.0.iter().find(|(p, _)| *p == path).map(|(_, source)| source.to_vec())
+    }
+}
+
+#[test]
+fn a_module_is_run_once_whoever_asks_and_whenever() {
+    let gpu = open();
+    let files = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files.path().join("sub")).unwrap();
+    for (name, text) in [
+        ("one.luau", "return { of = 'a file' }"),
+        ("sub/near.luau", "return (select(2, pcall(require, './far')))"),
+        ("sub/far.luau", "return 'far'"),
+    ] {
+        std::fs::write(files.path().join(name), text).unwrap();
+    }
+    let modules = Listed(&[
+        ("slow", b"for i = 1, 3 do task.wait() end return {}"),
+        ("self", b"return require('self')"),
+        ("ping", b"task.wait() return require('pong')"),
+        ("pong", b"task.wait() return require('ping')"),
+        (
+            "stuck",
+            b"if not meshcpu.info('x') then meshcpu.put('x', { positions = {} }) coroutine.yield() end return 'again'",
+        ),
+        ("late", b"task.wait() return 1"),
+        ("bytecode", b"\x06\x03\x00\x00"),
+        ("one.luau", b"return { of = 'the host' }"),
+    ]);
+    let options =
+        ScriptOptions { files: Some(files.path().into()), modules: Box::new(modules), ..ScriptOptions::default() };
+    let host = gpu.host_with(options);
+    let script = r#"
+        local function same(a, b) if a ~= b then error(`{a} is not {b}`, 2) end end
+        local function fails(with, ...)
+            local ok, problem = pcall(...)
+            if ok or not string.find(problem, with, 1, true) then error(`{problem} is not {with}`, 2) end
+        end
+        -- Another task that asks meanwhile gets the same value.
+        local other
+        task.spawn(function() other = require("slow") end)
+        same(require("slow"), other)
+        same(type(other), "table")
+        -- A circle within one task, and one over two tasks.
+        fails("is being required by a module that it requires", require, "self")
+        local raised = 0
+        for _, path in { "ping", "pong" } do
+            task.spawn(function()
+                local ok, problem = pcall(require, path)
+                if not ok and string.find(problem, "that it requires", 1, true) then raised += 1 end
+            end)
+        end
+        for i = 1, 6 do task.wait() end
+        same(raised, 2)
+        -- The loader is cancelled: the next one to ask loads it.
+        local loader = task.spawn(require, "stuck")
+        local got
+        task.spawn(function() got = require("stuck") end)
+        task.cancel(loader)
+        for i = 1, 3 do task.wait() end
+        same(got, "again")
+        -- Where the waiting cannot be done, that is said.
+        task.spawn(require, "late")
+        local meta = setmetatable({}, { __index = function() return require("late") end })
+        fails("this code cannot wait", function() return meta.x end)
+        fails("require: bytecode: got compiled Luau", require, "bytecode")
+        -- The script that asks is found behind pcall and task.spawn; a file never passes for a module of the host.
+        same(select(2, pcall(require, "./one")).of, "a file")
+        same(require("one.luau").of, "the host")
+        same(require("./sub/near"), "far")
+        task.spawn(require, "./one")
+        same(require("./one"), require("./sub/../one"))
+    "#;
+    gpu.pass_on(&host, script);
+    assert!(host.spawn("bytecode", b"\x06\x03\x00").unwrap_err().to_string().contains("bytecode: got compiled Luau"));
+}
+
 #[test]
 fn scene_depth_is_the_hosts_image() {
     let gpu = open();

@@ -111,10 +111,9 @@ impl ScriptHost {
     /// and tracebacks call it.
     ///
     /// # Errors
-    /// A syntax error, with file and line.
+    /// A syntax error, with file and line. Compiled Luau is refused: only text can be trusted to stay in the sandbox.
     pub fn spawn(&self, name: &str, source: &[u8]) -> mlua::Result<()> {
-        let function = self.lua.load(source).set_name(format!("={name}")).into_function()?;
-        self.spawn_function(function)
+        self.spawn_function(module::text_only(&self.lua, name, source)?)
     }
 
     /// Makes a function a task, as [`ScriptHost::spawn`] does a script's body.

@@ -1,11 +1,13 @@
 //! `require`: built-in module paths, scripts in the script's folder, and modules of the host.
 //!
-//! A module is run once; every further `require` of it gets the same value. Its body may yield.
+//! A module is run once; every further `require` of it gets the same value. Its body may yield: a task that requires it
+//! meanwhile waits, and two that wait for each other are refused.
 
 use super::Host;
 use super::args::describe;
 use super::register::NAMESPACES;
-use mlua::{Lua, Table, Value};
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, Table, Value};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -24,14 +26,15 @@ pub(super) fn install(lua: &Lua, host: &Rc<Host>, folder: Option<PathBuf>) -> ml
         }
     }
     let host = Rc::clone(host);
-    // Answers a problem; or the module's key and, unless it is known, the function that makes it.
-    let find = lua.create_function(move |lua, (path, from): (Value, String)| {
+    // Answers a problem; or the module's key and the function that makes it.
+    let find = lua.create_function(move |lua, (path, from): (Value, Option<String>)| {
+        let from = from.unwrap_or_default();
         let found = match &path {
             Value::String(text) => locate(lua, &host, folder.as_deref(), &text.to_string_lossy(), &from),
             other => Err(format!("path: got {}; expected {ACCEPTED}", describe(other))),
         };
         match found {
-            Ok((key, body)) => Ok((Value::Nil, Value::String(lua.create_string(key)?), body)),
+            Ok((key, body)) => Ok((Value::Nil, Value::String(lua.create_string(key)?), Value::Function(body))),
             Err(reason) => {
                 Ok((Value::String(lua.create_string(format!("require: {reason}"))?), Value::Nil, Value::Nil))
             }
@@ -42,15 +45,28 @@ pub(super) fn install(lua: &Lua, host: &Rc<Host>, folder: Option<PathBuf>) -> ml
     lua.globals().raw_set("require", require)
 }
 
-type Located = (String, Value);
+/// A script's text as a function. Bytecode is not taken: nothing checks it, and it can break out of the sandbox.
+pub(super) fn text_only(lua: &Lua, name: &str, source: &[u8]) -> mlua::Result<Function> {
+    // Bytecode starts with its version's number, which no text does. Luau's own word for it is "binary chunk".
+    if source.first().is_some_and(|byte| *byte < b'\t') {
+        return Err(mlua::Error::runtime(format!("{name}: got compiled Luau; expected source text")));
+    }
+    lua.load(source).set_name(format!("={name}")).set_mode(ChunkMode::Text).into_function()
+}
+
+/// A module's key and body. Files and the host's modules have keys of their own kind: neither may pass for the other.
+type Located = (String, Function);
 
 fn locate(lua: &Lua, host: &Host, folder: Option<&std::path::Path>, path: &str, from: &str) -> Result<Located, String> {
-    let say = |e: mlua::Error| e.to_string();
+    let say = |e: mlua::Error| match e {
+        mlua::Error::RuntimeError(text) => text,
+        other => other.to_string(),
+    };
     if !path.starts_with('.') {
         let source = host.modules.source(path);
         let source = source.ok_or_else(|| format!("got \"{path}\"; expected {ACCEPTED}"))?;
-        let body = lua.load(source).set_name(format!("={path}")).into_function().map_err(say)?;
-        return Ok((path.to_owned(), Value::Function(body)));
+        let body = text_only(lua, path, &source).map_err(say)?;
+        return Ok((format!("host:{path}"), body));
     }
     let folder = folder.ok_or_else(|| format!("got \"{path}\": this host gives scripts no files"))?;
     // Relative to the requiring script, whose name is its path where it came from a file.
@@ -63,8 +79,8 @@ fn locate(lua: &Lua, host: &Host, folder: Option<&std::path::Path>, path: &str, 
         .ok_or_else(|| format!("there is no \"{plain}.luau\" in the script's folder"))?;
     let text = crate::files::read_beside(folder, &file)?;
     let name = folder.join(&file).display().to_string();
-    let body = lua.load(text).set_name(format!("={name}")).into_function().map_err(say)?;
-    Ok((name, Value::Function(body)))
+    let body = text_only(lua, &name, text.as_bytes()).map_err(say)?;
+    Ok((format!("file:{name}"), body))
 }
 
 /// A relative path without `.` and `..`; `None` when it leads out.

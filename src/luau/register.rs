@@ -5,7 +5,7 @@ use super::{Host, asset, buffer, compute, inspect, mesh, program, texture};
 use mlua::{Function, Lua, Table, Value};
 use std::rc::Rc;
 
-/// Up to three results; trailing nils are not returned, except that there is always one.
+/// One or two results: a second that is nil is not returned.
 pub(crate) type Answer = Result<(Value, Value), Refusal>;
 
 /// A script function: at most five arguments, which is the most the script reference has.
