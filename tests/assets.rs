@@ -110,6 +110,45 @@ fn changed_files_become_new_programs_and_faulty_ones_leave_the_last() {
     until(&host, "ready 35");
 }
 
+#[test]
+fn what_was_said_before_an_asset_was_there_is_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let gpu = open();
+    let host = gpu.host_with(ScriptOptions {
+        assets: Box::new(FolderAssets::new(vec![Root { name: "user".into(), folder: at.to_owned() }])),
+        ..ScriptOptions::default()
+    });
+    let early = r#"
+        compute.createBuffer("n", { size = 4 })
+        compute.setParam("grow", "more", 7)
+        compute.setParam("@user::grow", "more", 8)
+        compute.dispatch("grow", { buffers = { "n" }, workgroups = { 1 } })
+        assert(compute.failing()[1].shader == "grow")
+    "#;
+    gpu.pass_on(&host, early);
+    put(at, "grow.wgsl", "@compute @workgroup_size(1) fn main() { n[0] += params.more; }");
+    let yaml = "bindings: [{ name: n, kind: buffer, element: u32 }]\nparams: [{ name: more, type: u32 }]";
+    put(at, "grow.bindings.yaml", yaml);
+    // Until the folders are looked at again.
+    std::thread::sleep(Duration::from_millis(500));
+    let late = r#"
+        local handle = asset.resolve("grow")
+        compute.compileByName("grow")
+        while compute.programState("grow") == "pending" do task.wait() end
+        local rows = handle:status()
+        assert(#rows == 1 and rows[1].target == "n" and rows[1].failures == 1, rows[1] and rows[1].target)
+        compute.dispatch("grow", { buffers = { "n" }, workgroups = { 1 } })
+        assert(#compute.failing() == 0)
+        assert(#handle:status() == 1)
+        local key = compute.readBuffer("n")
+        while not compute.isReadbackReady(key) do task.wait() end
+        -- Of two names the one that the asset was asked for by is adopted first.
+        assert(compute.getReadbackResultU32(key)[1] == 7)
+    "#;
+    gpu.pass_on(&host, late);
+}
+
 /// One shader and one mesh that lie in no file.
 struct Fixed;
 

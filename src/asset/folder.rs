@@ -6,13 +6,14 @@
 //! | files `NAME.wgsl` and `NAME.bindings.yaml` beside each other | compute shader `NAME` |
 //! | file `NAME.obj`, `NAME.gltf` or `NAME.glb` | mesh `NAME` |
 //!
-//! Folders and files whose names start with a dot are passed over, and so are links to folders.
+//! Folders and files whose names start with a dot are passed over, and so are links to folders. An identity says nothing
+//! of the kind: of a shader and a mesh called alike in one folder only the first by its path is an asset.
 
 use super::built_in::{BUILT_IN, ROOT};
 use super::{Asset, AssetKind, Assets, bindings};
 use crate::mesh::{Mesh, load};
 use crate::shader::ProgramSource;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
@@ -70,22 +71,40 @@ fn stamp(path: &Path) -> Stamp {
     Some((meta.modified().ok()?, meta.len()))
 }
 
+/// What was last written into something this recently may be written into again without its time moving.
+const COARSE: Duration = Duration::from_secs(1);
+
+/// The guid written in a `bindings.yaml`, as of its last readable state.
+#[derive(Debug, Default)]
+struct Written {
+    stamp: Stamp,
+    guid: Option<String>,
+}
+
 /// Assets in folders.
 ///
-/// Cost: folders are read when it is made, when they are listed and when something is not found, at most once in a
-/// fifth of a second; [`Assets::changed`] asks for the times of the files of shaders in use as often.
+/// Cost: folders are looked at when they are listed and when something is not found, at most once in a fifth of a
+/// second and for at most a fiftieth of the time: one `stat` for each folder and shader. They are read again when one
+/// of them has changed. [`Assets::changed`] asks for the times of the files of shaders in use as often.
 #[derive(Debug)]
 pub struct FolderAssets {
     roots: Vec<Root>,
     entries: Vec<Entry>,
     /// Guid, identity, paths and name to an entry; `None` where several have the name.
     references: HashMap<String, Option<usize>>,
-    scanned: Instant,
+    /// The folders and shaders' bindings that were read, and when.
+    read: Vec<(PathBuf, Stamp)>,
+    read_at: SystemTime,
+    /// No look at the folders before.
+    due: Instant,
     /// Files of the shaders given out, by guid.
     watched: HashMap<String, Vec<(PathBuf, Stamp)>>,
     looked: Instant,
-    /// Guid of the asset at each path, so that one stays the same while its file cannot be read.
-    guids: HashMap<PathBuf, String>,
+    written: HashMap<PathBuf, Written>,
+    /// The guid that the asset of each identity first had: programs and handles go by it.
+    given: HashMap<String, String>,
+    /// Warnings that were made, each of which is enough once.
+    told: HashSet<String>,
 }
 
 impl FolderAssets {
@@ -97,69 +116,98 @@ impl FolderAssets {
             roots,
             entries: Vec::new(),
             references: HashMap::new(),
-            scanned: now,
+            read: Vec::new(),
+            read_at: SystemTime::UNIX_EPOCH,
+            due: now,
             watched: HashMap::new(),
             looked: now,
-            guids: HashMap::new(),
+            written: HashMap::new(),
+            given: HashMap::new(),
+            told: HashSet::new(),
         };
         assets.scan();
         assets
     }
 
     fn scan(&mut self) {
-        let mut found = Vec::new();
+        self.read_at = SystemTime::now();
+        self.read.clear();
+        // Each with the guid that its file gives it.
+        let mut found: Vec<(Asset, Option<String>, Files)> = Vec::new();
         for (path, wgsl, yaml) in BUILT_IN {
-            let parsed = bindings::parse_bindings(yaml).ok().and_then(|p| p.guid);
-            found.push((
-                describe(ROOT, path, AssetKind::ComputeShader, path, parsed),
-                Files::BuiltIn { wgsl, bindings: yaml },
-            ));
+            let guid = bindings::parse_bindings(yaml).ok().and_then(|p| p.guid);
+            let asset = describe(ROOT, path, AssetKind::ComputeShader, path);
+            found.push((asset, guid, Files::BuiltIn { wgsl, bindings: yaml }));
         }
         for root in &self.roots {
-            walk(&root.folder, &root.folder, DEPTH, &mut |path, kind, files| {
+            let mut walk = Walk { read: &mut self.read, warnings: Vec::new() };
+            walk.folder(&root.folder, DEPTH, &mut |path, kind, files| {
                 let relative = path.strip_prefix(&root.folder).unwrap_or(path);
-                let guid = match &files {
-                    Files::Shader { bindings, .. } => written_guid(bindings, &mut self.guids),
-                    _ => None,
-                };
                 let relative = relative.to_string_lossy().replace('\\', "/");
-                found.push((describe(&root.name, &stem(&relative), kind, &path.to_string_lossy(), guid), files));
+                let asset = describe(&root.name, &stem(&relative), kind, &path.to_string_lossy());
+                found.push((asset, None, files));
             });
+            for warning in walk.warnings {
+                warn_once(&mut self.told, warning);
+            }
+        }
+        for (_, guid, files) in &mut found {
+            if let Files::Shader { bindings, .. } = files {
+                let stamp = stamp(bindings);
+                self.read.push((bindings.clone(), stamp));
+                *guid = written_guid(bindings, stamp, self.written.entry(bindings.clone()).or_default());
+            }
         }
         // The order of a folder differs from machine to machine; which of two assets comes first must not.
-        found.sort_by(|(a, _), (b, _)| (&a.identity, &a.path).cmp(&(&b.identity, &b.path)));
+        found.sort_by(|(a, ..), (b, ..)| (&a.identity, &a.path).cmp(&(&b.identity, &b.path)));
         self.entries.clear();
         self.references.clear();
-        for (mut asset, files) in found {
+        let before = std::mem::take(&mut self.given);
+        for (mut asset, guid, files) in found {
             if let Some(Some(other)) = self.references.get(&asset.identity) {
                 let first = &self.entries[*other].asset.path;
-                tracing::warn!("{}: passed over, \"{}\" is {first} already", asset.path, asset.identity);
+                let warning = format!("{}: passed over, \"{}\" is {first} already", asset.path, asset.identity);
+                warn_once(&mut self.told, warning);
                 continue;
             }
+            let own = derived_guid(&asset.identity);
+            let written = guid.unwrap_or_else(|| own.clone());
+            asset.guid = before.get(&asset.identity).cloned().unwrap_or_else(|| written.clone());
             if let Some(Some(other)) = self.references.get(&asset.guid) {
-                let own = derived_guid(&asset.identity);
                 let first = &self.entries[*other].asset.path;
-                tracing::warn!("{}: its guid {} is that of {first}; it is {own} here", asset.path, asset.guid);
+                let warning = format!("{}: its guid {} is that of {first}; it is {own} here", asset.path, asset.guid);
+                warn_once(&mut self.told, warning);
                 asset.guid = own;
             }
             let index = self.entries.len();
-            for reference in references(&asset) {
+            for reference in asset.short_names() {
                 // Guid and identity belong to one asset; what others share with it names neither.
                 self.references.entry(reference).and_modify(|known| *known = None).or_insert(Some(index));
             }
             self.references.insert(asset.guid.clone(), Some(index));
             self.references.insert(asset.identity.clone(), Some(index));
+            // A guid that was changed in the file names the asset as well.
+            self.references.entry(written).or_insert(Some(index));
+            self.given.insert(asset.identity.clone(), asset.guid.clone());
             self.entries.push(Entry { asset: Rc::new(asset), files });
         }
-        self.scanned = Instant::now();
     }
 
-    fn rescan_if_due(&mut self) -> bool {
-        let due = self.scanned.elapsed() >= LOOK;
-        if due {
+    /// Reads the folders again if it is time to look and one of them has changed.
+    fn rescan_if_due(&mut self) {
+        let start = Instant::now();
+        if start < self.due {
+            return;
+        }
+        let moved = |(path, known): &(PathBuf, Stamp)| {
+            // A time this close to the reading may hide what was written after it.
+            let fresh = known.is_some_and(|(time, _)| time + COARSE > self.read_at);
+            fresh || stamp(path) != *known
+        };
+        if self.read.iter().any(moved) {
             self.scan();
         }
-        due
+        self.due = Instant::now() + LOOK.max(50 * start.elapsed());
     }
 
     fn find(&self, reference: &str) -> Option<&Entry> {
@@ -175,15 +223,6 @@ impl FolderAssets {
     }
 }
 
-/// What an asset is called besides its guid and identity.
-fn references(asset: &Asset) -> Vec<String> {
-    let Some((root, dotted)) = asset.identity.split_once("::") else { return Vec::new() };
-    let plain = dotted.replace('.', "/");
-    let mut list = vec![format!("{root}/{plain}"), plain, asset.name.clone()];
-    list.dedup();
-    list
-}
-
 /// `a/b/name.ext` without its extension.
 fn stem(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').map_or((None, path), |(f, n)| (Some(f), n));
@@ -191,67 +230,82 @@ fn stem(path: &str) -> String {
     folder.map_or_else(|| name.to_owned(), |f| format!("{f}/{name}"))
 }
 
-fn describe(root: &str, stem: &str, kind: AssetKind, path: &str, guid: Option<String>) -> Asset {
+/// An asset that has no guid yet.
+fn describe(root: &str, stem: &str, kind: AssetKind, path: &str) -> Asset {
     let identity = format!("@{root}::{}", stem.replace('/', "."));
     let name = stem.rsplit('/').next().unwrap_or_default().to_owned();
-    let guid = guid.unwrap_or_else(|| derived_guid(&identity));
-    Asset { guid, identity, name, kind, path: path.to_owned() }
+    Asset { guid: String::new(), identity, name, kind, path: path.to_owned() }
 }
 
 fn derived_guid(identity: &str) -> String {
     uuid::Uuid::new_v5(&NAMESPACE, identity.as_bytes()).to_string()
 }
 
-/// The guid in a `bindings.yaml`; the one it had while the file cannot be read.
-fn written_guid(path: &Path, known: &mut HashMap<PathBuf, String>) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok();
-    match text.map(|t| bindings::parse_bindings(&t)) {
-        Some(Ok(parsed)) => {
-            match &parsed.guid {
-                Some(guid) => known.insert(path.to_owned(), guid.clone()),
-                None => known.remove(path),
-            };
-            parsed.guid
-        }
-        _ => known.get(path).cloned(),
+fn warn_once(told: &mut HashSet<String>, warning: String) {
+    if !told.contains(&warning) {
+        tracing::warn!("{warning}");
+        told.insert(warning);
     }
 }
 
-/// Calls `found` with every asset of a folder and below.
-fn walk(root: &Path, folder: &Path, depth: usize, found: &mut impl FnMut(&Path, AssetKind, Files)) {
-    let Ok(list) = std::fs::read_dir(folder) else {
-        if root == folder {
-            tracing::warn!("{}: no such folder of assets", folder.display());
+/// The guid in a `bindings.yaml`, read when its stamp is another one; the one it had while it cannot be read.
+fn written_guid(path: &Path, stamp: Stamp, known: &mut Written) -> Option<String> {
+    let settled = stamp.is_some_and(|(time, _)| time.elapsed().is_ok_and(|age| age > COARSE));
+    if known.stamp != stamp || !settled {
+        let text = std::fs::read_to_string(path).ok();
+        if let Some(Ok(parsed)) = text.map(|t| bindings::parse_bindings(&t)) {
+            known.guid = parsed.guid;
         }
-        return;
-    };
-    for entry in list.flatten() {
-        let path = entry.path();
-        let name = entry.file_name().to_string_lossy().into_owned();
-        // Links to files are followed, links to folders are not: those could go in circles.
-        let linked_folder = entry.file_type().is_ok_and(|t| t.is_symlink()) && path.is_dir();
-        if name.starts_with('.') || linked_folder {
-            continue;
-        }
-        let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-        if path.is_dir() {
-            if name.ends_with(".computeShader") {
-                match shader_folder(&path) {
-                    Ok(files) => found(&path, AssetKind::ComputeShader, files),
-                    Err(reason) => tracing::warn!("{}: passed over: {reason}", path.display()),
+        known.stamp = stamp;
+    }
+    known.guid.clone()
+}
+
+/// A look through folders.
+struct Walk<'a> {
+    /// Every folder that was read, stamped before.
+    read: &'a mut Vec<(PathBuf, Stamp)>,
+    warnings: Vec<String>,
+}
+
+impl Walk<'_> {
+    /// Calls `found` with every asset of a folder and below.
+    fn folder(&mut self, folder: &Path, depth: usize, found: &mut impl FnMut(&Path, AssetKind, Files)) {
+        self.read.push((folder.to_owned(), stamp(folder)));
+        let Ok(list) = std::fs::read_dir(folder) else {
+            self.warnings.push(format!("{}: no such folder of assets", folder.display()));
+            return;
+        };
+        for entry in list.flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Links to files are followed, links to folders are not: those could go in circles.
+            let linked_folder = entry.file_type().is_ok_and(|t| t.is_symlink()) && path.is_dir();
+            if name.starts_with('.') || linked_folder {
+                continue;
+            }
+            let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+            if path.is_dir() {
+                if name.ends_with(".computeShader") {
+                    self.read.push((path.clone(), stamp(&path)));
+                    match shader_folder(&path) {
+                        Ok(files) => found(&path, AssetKind::ComputeShader, files),
+                        Err(reason) => self.warnings.push(format!("{}: passed over: {reason}", path.display())),
+                    }
+                } else if depth > 0 {
+                    self.folder(&path, depth - 1, found);
                 }
-            } else if depth > 0 {
-                walk(root, &path, depth - 1, found);
+            } else if let Some(name) = name.strip_suffix(".bindings.yaml") {
+                let wgsl = path.with_file_name(format!("{name}.wgsl"));
+                if wgsl.is_file() {
+                    found(&wgsl.clone(), AssetKind::ComputeShader, Files::Shader { wgsl, bindings: path });
+                } else {
+                    let reason = format!("there is no {name}.wgsl beside it");
+                    self.warnings.push(format!("{}: passed over: {reason}", path.display()));
+                }
+            } else if matches!(extension.as_str(), "obj" | "gltf" | "glb") {
+                found(&path.clone(), AssetKind::Mesh, Files::Mesh(path));
             }
-        } else if let Some(name) = name.strip_suffix(".bindings.yaml") {
-            let wgsl = path.with_file_name(format!("{name}.wgsl"));
-            if wgsl.is_file() {
-                found(&wgsl.clone(), AssetKind::ComputeShader, Files::Shader { wgsl, bindings: path });
-            } else {
-                tracing::warn!("{}: passed over: there is no {name}.wgsl beside it", path.display());
-            }
-        } else if matches!(extension.as_str(), "obj" | "gltf" | "glb") {
-            found(&path.clone(), AssetKind::Mesh, Files::Mesh(path));
         }
     }
 }
@@ -328,14 +382,22 @@ impl Assets for FolderAssets {
             Files::Shader { wgsl, .. } => wgsl.parent().map(Path::to_owned),
             _ => None,
         });
-        let folders: Vec<PathBuf> = beside.into_iter().chain(self.roots.iter().map(|r| r.folder.clone())).collect();
-        let (path, text) =
-            folders.iter().find_map(|f| crate::files::read_beside(f, name).ok().map(|text| (f.join(name), text)))?;
-        if let Some(watch) = self.watched.get_mut(guid) {
-            let stamp = stamp(&path);
-            watch.push((path, stamp));
+        if !crate::files::stays_inside(name) {
+            return None;
         }
-        Some(text)
+        let folders: Vec<PathBuf> = beside.into_iter().chain(self.roots.iter().map(|r| r.folder.clone())).collect();
+        for folder in folders {
+            let path = folder.join(name);
+            // Stamped before it is read. Where it is not there yet is watched too: it may come, or come to be nearer.
+            if let Some(watch) = self.watched.get_mut(guid) {
+                let stamp = stamp(&path);
+                watch.push((path, stamp));
+            }
+            if let Ok(text) = crate::files::read_beside(&folder, name) {
+                return Some(text);
+            }
+        }
+        None
     }
 
     fn changed(&mut self) -> Vec<String> {

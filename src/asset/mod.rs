@@ -62,6 +62,21 @@ pub struct Asset {
     pub path: String,
 }
 
+impl Asset {
+    /// What it may be called besides its guid and its identity: `@user/shaders/blur`, `shaders/blur` and `blur`.
+    #[must_use]
+    pub fn short_names(&self) -> Vec<String> {
+        let mut list = Vec::new();
+        if let Some((root, dotted)) = self.identity.split_once("::") {
+            let plain = dotted.replace('.', "/");
+            list.extend([format!("{root}/{plain}"), plain]);
+        }
+        list.push(self.name.clone());
+        list.dedup();
+        list
+    }
+}
+
 /// Where assets come from.
 pub trait Assets {
     /// Every asset, in the order of identities.

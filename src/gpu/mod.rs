@@ -428,6 +428,12 @@ impl Gpu {
         self.recorder.set_early(key, name, component, value)
     }
 
+    /// Files under `key` what was kept for `name`, which has turned out to mean the same program: parameters set early
+    /// and dispatches that failed. Nothing happens while a program of its own is called `name`.
+    pub fn adopt_key(&mut self, name: &str, key: &str) {
+        self.recorder.adopt_key(name, key);
+    }
+
     /// Runs a program over `groups` workgroups with one buffer a binding, in binding order.
     ///
     /// Cost: no heap, no hash, no string.

@@ -1,6 +1,6 @@
 //! The outcome of dispatches, one row a (program, target) pair.
 //!
-//! A target is what a dispatch writes, or all it binds when it writes nothing. A dispatch whose program and
+//! A target is the mesh that a dispatch binds, or what it writes, or all it binds when it writes nothing. A dispatch whose program and
 //! buffers are all there finds its row by walking the short list that hangs on its first target buffer: a few
 //! integer compares, no hash, no string. A dispatch that names something which is not there is kept by its names
 //! until a run of the same pair succeeds.
@@ -58,10 +58,10 @@ impl Counts {
         self.sequence = sequence;
     }
 
-    /// Both counts of one pair: sums, and the later one's outcome.
+    /// Both counts of one pair: sums, the later one's outcome, and the failure of the later frame.
     fn with(&self, other: &Counts) -> Counts {
         let (earlier, later) = if self.sequence < other.sequence { (self, other) } else { (other, self) };
-        let failed = if later.failures > 0 { later } else { earlier };
+        let failed = if earlier.last_failed_frame > later.last_failed_frame { earlier } else { later };
         Counts {
             dispatches: self.dispatches + other.dispatches,
             failures: self.failures + other.failures,
@@ -226,14 +226,25 @@ impl Ledger {
             let Some(named) = self.named.remove(&key) else { continue };
             let targets: Vec<String> =
                 named.bound.iter().zip(written).filter(|(_, w)| **w).map(|(n, _)| n.clone()).collect();
-            let target = join(targets.iter().cloned());
-            match self.named.get_mut(&(key.0.clone(), target.clone())) {
-                Some(other) => other.counts = other.counts.with(&named.counts),
-                None => {
-                    self.named.insert((key.0, target), Named { bound: targets, counts: named.counts });
-                }
+            self.file(key.0, Named { bound: targets, counts: named.counts });
+        }
+    }
+
+    /// Files failures kept under a shader's name under another, which turned out to mean the same program.
+    pub fn rename(&mut self, shader: &str, key: &str) {
+        let keys: Vec<_> = self.named.keys().filter(|(s, _)| s == shader).cloned().collect();
+        for old in keys {
+            if let Some(named) = self.named.remove(&old) {
+                self.file(key.to_owned(), named);
             }
         }
+    }
+
+    /// Adds to what is kept by names already.
+    fn file(&mut self, shader: String, named: Named) {
+        let counts = named.counts.clone();
+        let entry = self.named.entry((shader, join(named.bound.iter().cloned())));
+        entry.and_modify(|other| other.counts = other.counts.with(&counts)).or_insert(named);
     }
 
     /// Drops the rows anchored at a buffer that is going away.
@@ -379,6 +390,34 @@ mod tests {
         assert_eq!(status.len(), 1, "{status:?}");
         assert_eq!((status[0].dispatches, status[0].failures, status[0].ok, status[0].last_frame), (3, 1, true, 3));
         assert_eq!((status[0].last_failed_frame, status[0].last_error.as_deref()), (Some(2), Some("one too few")));
+    }
+
+    #[test]
+    fn a_name_that_turns_out_to_be_a_key_takes_its_failures_along() {
+        let mut ledger = Ledger::default();
+        ledger.failed_by_name("blur", &["b6"], 1, "no such program");
+        ledger.failed_by_name("p1", &["b6"], 2, "not compiled");
+        ledger.failed_by_name("blur", &["b7"], 3, "no such program");
+        ledger.rename("blur", "p1");
+        let failing = ledger.failing(&Plain);
+        let told: Vec<_> = failing.iter().map(|r| (r.shader.as_str(), r.target.as_str(), r.failures)).collect();
+        assert_eq!(told, [("p1", "b7", 1), ("p1", "b6", 2)]);
+        assert_eq!(failing[1].last_error.as_deref(), Some("not compiled"));
+    }
+
+    #[test]
+    fn the_last_error_is_that_of_the_later_frame() {
+        let mut ledger = Ledger::default();
+        let row = ledger.row(1, &[6], &Plain);
+        ledger.ran(row, 1);
+        ledger.failed_by_name("p1", &["b6"], 2, "one too few");
+        // The frame that ran the dispatch is lost after the failure by name was counted.
+        ledger.ran(row, 3);
+        ledger.undo(row, Id::<()>::from_bits(1).index(), 3, "lost");
+        ledger.failed_by_name("p1", &["b6"], 3, "one too many");
+        let status = ledger.status("p1", &Plain);
+        assert_eq!((status[0].last_failed_frame, status[0].failures), (Some(3), 3));
+        assert_eq!(status[0].last_error.as_deref(), Some("one too many"));
     }
 
     #[test]

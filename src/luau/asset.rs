@@ -43,7 +43,18 @@ impl Host {
         if asset.kind != AssetKind::ComputeShader {
             return None;
         }
-        gpu.find_program(&asset.guid).or_else(|| self.compile_asset(gpu, &asset))
+        if let Some(id) = gpu.find_program(&asset.guid) {
+            return Some(id);
+        }
+        // Scripts may have used the asset's names before it was there.
+        gpu.adopt_key(reference, &asset.guid);
+        for name in asset.short_names().iter().chain([&asset.identity]) {
+            // A name that several assets have is none of them.
+            if self.assets.borrow_mut().resolve(name).is_some_and(|a| a.guid == asset.guid) {
+                gpu.adopt_key(name, &asset.guid);
+            }
+        }
+        self.compile_asset(gpu, &asset)
     }
 
     /// Reads an asset's files and asks for its program. One whose files cannot be read is `failed`, with the reason.

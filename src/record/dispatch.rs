@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 #[derive(Default)]
 struct Collected {
     bound: SmallVec<[Bound; 16]>,
-    /// Ids of what is written.
+    /// Ids of what is written, and of meshes.
     targets: SmallVec<[u64; 16]>,
     /// Whether something bound has never been touched.
     fresh: bool,
@@ -165,25 +165,26 @@ fn collect(
     Registry { resources, samplers, .. }: &Registry,
     limits: &Limits,
 ) -> Result<()> {
-    let (index, fits, fresh) = match bind {
+    // A dispatch over a mesh is told by the mesh, also where it only reads it.
+    let (index, fits, fresh, names) = match bind {
         Bind::Buffer(id) => {
             let found = resources.get(*id).ok_or_else(|| stale("buffer", *id))?;
-            (id.index(), buffer_fits(slot, found, limits), found.fresh)
+            (id.index(), buffer_fits(slot, found, limits), found.fresh, found.mesh.is_some())
         }
         Bind::Texture(id) => {
             let found = resources.get(*id).ok_or_else(|| stale("texture", *id))?;
-            (id.index(), texture_fits(slot, found, limits), found.fresh)
+            (id.index(), texture_fits(slot, found, limits), found.fresh, false)
         }
         Bind::Sampler(id) => {
             all.linear |= samplers.get(*id).ok_or_else(|| stale("sampler", *id))?.desc.filter;
-            (id.index(), slot.kind == BindingKind::Sampler, false)
+            (id.index(), slot.kind == BindingKind::Sampler, false, false)
         }
     };
     if !fits {
         all.problem.get_or_insert(at);
     }
     all.fresh |= fresh;
-    if !slot.uses.writes().is_none() {
+    if names || !slot.uses.writes().is_none() {
         all.targets.extend(target(bind));
     }
     all.bound.push(Bound::new(index, slot.uses));

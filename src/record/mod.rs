@@ -286,6 +286,20 @@ impl Recorder {
         true
     }
 
+    pub fn adopt_key(&mut self, name: &str, key: &str) {
+        if name == key || self.registry.program_names.contains_key(name) {
+            return;
+        }
+        self.ledger.rename(name, key);
+        for s in self.registry.early.remove(name).unwrap_or_default() {
+            let known = self.registry.early.entry(key.into()).or_default();
+            // What was set under the key itself was meant for it.
+            if !known.iter().any(|k| k.name == s.name && k.component == s.component) {
+                known.push(s);
+            }
+        }
+    }
+
     // ---- frame ----
 
     /// Undoes what the frame's commands promised: they never reached the device.

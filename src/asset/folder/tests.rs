@@ -97,6 +97,82 @@ fn new_files_are_found_and_changed_ones_told_once() {
 }
 
 #[test]
+fn a_guid_that_is_written_while_it_runs_becomes_one_more_name() {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), "a.wgsl", WGSL);
+    put(folder.path(), "a.bindings.yaml", &format!("guid: {GUID}"));
+    let mut assets = open(folder.path());
+    assert_eq!(assets.resolve("a").unwrap().guid, GUID);
+    let other = "7c2d3f5a-0b5e-4a8e-8f38-7f5a1f6f7c22";
+    put(folder.path(), "a.bindings.yaml", &format!("guid: {other}"));
+    std::thread::sleep(LOOK);
+    // Handles and the program have the old one, which the asset keeps until the folders are opened anew.
+    assert_eq!(assets.resolve(other).expect("the new one is known").guid, GUID);
+    assert_eq!(assets.resolve(GUID).unwrap().guid, GUID);
+    assert_eq!(open(folder.path()).resolve("a").unwrap().guid, other);
+    // While it cannot be parsed, nothing changes.
+    put(folder.path(), "a.bindings.yaml", "guid: [");
+    std::thread::sleep(LOOK);
+    assert_eq!(assets.list().iter().find(|a| a.name == "a").unwrap().guid, GUID);
+}
+
+#[test]
+fn an_include_is_watched_where_it_is_not_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    put(at, "sub/a.wgsl", "#include \"x.wgsl\"\n");
+    put(at, "sub/a.bindings.yaml", "");
+    let mut assets = open(at);
+    let guid = assets.resolve("a").unwrap().guid.clone();
+    let told = |assets: &mut FolderAssets| {
+        std::thread::sleep(LOOK);
+        assets.changed() == [guid.as_str()]
+    };
+    assets.shader(&guid).unwrap();
+    assert_eq!(assets.include(&guid, "x.wgsl"), None);
+    assert!(!told(&mut assets));
+    put(at, "x.wgsl", "// far");
+    assert!(told(&mut assets), "it has come");
+    assets.shader(&guid).unwrap();
+    assert_eq!(assets.include(&guid, "x.wgsl").as_deref(), Some("// far"));
+    put(at, "sub/x.wgsl", "// near");
+    assert!(told(&mut assets), "one that is nearer has come");
+    assets.shader(&guid).unwrap();
+    assert_eq!(assets.include(&guid, "x.wgsl").as_deref(), Some("// near"));
+    assert!(!told(&mut assets));
+}
+
+#[test]
+fn folders_that_have_not_changed_are_not_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    put(at, "sub/a.wgsl", WGSL);
+    put(at, "sub/a.bindings.yaml", "");
+    let old = SystemTime::now() - Duration::from_secs(60);
+    let age = |path: &Path| std::fs::File::open(path).unwrap().set_modified(old).unwrap();
+    for path in ["sub/a.bindings.yaml", "sub", ""] {
+        age(&at.join(path));
+    }
+    let mut assets = open(at);
+    let reads = |assets: &mut FolderAssets| {
+        let before = assets.read_at;
+        std::thread::sleep(LOOK);
+        assert!(assets.resolve("nothing").is_none());
+        assets.read_at != before
+    };
+    assert!(!reads(&mut assets));
+    put(at, "sub/b.obj", "");
+    assert!(reads(&mut assets), "a new file");
+    assert!(reads(&mut assets), "its folder was written a moment ago, and may have been since");
+    age(&at.join("sub"));
+    assert!(reads(&mut assets), "its time has moved");
+    assert!(!reads(&mut assets));
+    std::fs::create_dir(at.join("more")).unwrap();
+    age(at);
+    assert!(!reads(&mut assets), "a folder whose time is the one known was not changed");
+}
+
+#[test]
 fn unreadable_contents_say_where() {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), "a.wgsl", WGSL);
