@@ -26,7 +26,6 @@ const PLACES: &[(&str, &[&str])] = &[
     ("mlua::", &["luau/", "main.rs"]),
     ("naga::", &["shader/"]),
     ("gltf::", &["mesh/"]),
-    ("tobj::", &["mesh/"]),
     ("serde_saphyr::", &["asset/"]),
     ("png::", &["picture.rs"]),
     ("clap::", &["main.rs"]),
