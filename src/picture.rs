@@ -74,7 +74,7 @@ impl Wish {
         };
         gpu.end_frame().map_err(say)?;
         let bytes = gpu.wait_read(read).map_err(say)?;
-        let texels = u64::from(width) * u64::from(height) * format.bytes();
+        let texels = (u64::from(width) * u64::from(height)).saturating_mul(format.bytes());
         let used = usize::try_from(texels).ok().and_then(|n| bytes.get(..n));
         let used = used.ok_or_else(|| format!("it holds {} bytes, {texels} are needed", bytes.len()))?;
         let file = File::create(&self.file).map_err(|e| format!("{}: {e}", self.file.display()))?;

@@ -12,7 +12,7 @@
 //!   - { name: tint, type: vec3, default: [1, 0.5, 0] }
 //! ```
 
-use crate::shader::{BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamType};
+use crate::shader::{BindingDecl, BindingKind, DeclaredAccess, Interface, MOST_IN_ARRAY, ParamDecl, ParamType};
 use crate::texture::Format;
 use serde::Deserialize;
 
@@ -127,8 +127,8 @@ fn binding(path: &str, entry: BindingEntry) -> Result<BindingDecl, BindingsError
             None => return refused("format", name, &format!("one of {}", Format::NAMES.join(", "))),
         },
     };
-    if let Some(count @ (0 | 65..)) = entry.array {
-        return refused("array", &count.to_string(), "a whole number from 1 to 64");
+    if let Some(count) = entry.array.filter(|count| !(1..=MOST_IN_ARRAY).contains(count)) {
+        return refused("array", &count.to_string(), &format!("a whole number from 1 to {MOST_IN_ARRAY}"));
     }
     let element = entry.element.unwrap_or_else(|| "f32".to_owned());
     Ok(BindingDecl { name: entry.name, kind, access, element, format, array: entry.array })

@@ -512,6 +512,13 @@ impl Gpu {
         Ok(key)
     }
 
+    /// Whether a buffer still has only the zeros it was created with: nothing was recorded that touches it, or the frame
+    /// that did never reached the device.
+    #[must_use]
+    pub fn is_untouched(&self, buffer: BufferId) -> bool {
+        self.recorder.untouched(buffer)
+    }
+
     /// Creates a buffer for the vertices of a mesh. It is filed under `meshes` and the mesh's guid, a renderer may draw
     /// from it, and dispatches that write it are reported under the guid.
     ///

@@ -55,21 +55,28 @@ impl Meshes for StoredMeshes {
 
     fn vertex_buffer(&mut self, gpu: &mut Gpu, guid: &str) -> Result<Option<BufferId>> {
         let wanted = self.store.version(guid);
-        if let Some((id, version)) = self.buffers.get(guid) {
+        let held = self.buffers.get(guid).filter(|(id, version)| {
             // Somebody may have destroyed it by its key.
-            if gpu.buffer_desc(*id).is_some() && wanted.is_none_or(|w| w == *version) {
-                return Ok(Some(*id));
-            }
+            gpu.buffer_desc(*id).is_some() && wanted.is_none_or(|w| w == *version)
+        });
+        let held = held.map(|(id, _)| *id);
+        if let Some(id) = held.filter(|id| !gpu.is_untouched(*id)) {
+            return Ok(Some(id));
         }
-        let (Some(mesh), Some(version)) = (self.store.get(guid), wanted) else { return Ok(None) };
+        let (Some(mesh), Some(version)) = (self.store.get(guid), wanted) else { return Ok(held) };
         if mesh.positions().is_empty() {
             return Err(Error::argument("model", "a mesh without vertices", "a mesh with at least one"));
         }
-        let id = gpu.create_vertex_buffer(guid, mesh.vertex_bytes())?;
+        let id = match held {
+            // The frame that was to fill it never reached the device.
+            Some(id) => id,
+            None => gpu.create_vertex_buffer(guid, mesh.vertex_bytes())?,
+        };
         gpu.write_buffer_with(id, 0, mesh.vertex_bytes(), |to| {
             mesh.write_vertices(to);
             Ok::<_, Error>(())
         })?;
+        self.buffers.retain(|_, (id, _)| gpu.buffer_desc(*id).is_some());
         self.buffers.insert(guid.to_owned(), (id, version));
         Ok(Some(id))
     }

@@ -8,7 +8,9 @@ use super::texture::dispatch_ex;
 use crate::asset::{Asset, AssetKind};
 use crate::error::Error;
 use crate::inspect::DispatchRecord;
-use crate::shader::{BindingDecl, BindingKind, DeclaredAccess, Interface, ParamDecl, ParamType, ProgramSource};
+use crate::shader::{
+    BindingDecl, BindingKind, DeclaredAccess, Interface, MOST_IN_ARRAY, ParamDecl, ParamType, ProgramSource,
+};
 use crate::texture::Format;
 use mlua::{BorrowedStr, Lua, Table, Value};
 use std::rc::Rc;
@@ -252,7 +254,10 @@ fn binding(entry: &Table, path: &str) -> Result<BindingDecl, Refusal> {
     };
     let format = format_of(&field(entry, "format")?, format_args!("{path}.format"))?.unwrap_or(Format::Rgba16f);
     let array = field(entry, "array")?;
-    let array = if array.is_nil() { None } else { Some(whole(&array, format_args!("{path}.array"), 1, 64)? as u32) };
+    let array = match array.is_nil() {
+        true => None,
+        false => Some(whole(&array, format_args!("{path}.array"), 1, u64::from(MOST_IN_ARRAY))? as u32),
+    };
     Ok(BindingDecl { name, kind, access, element, format, array })
 }
 

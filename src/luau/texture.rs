@@ -284,7 +284,7 @@ pub(super) fn dispatch_ex(_: &Lua, host: &Host, [shader, opts, ..]: [Value; 5]) 
         let resource = table(&value, format_args!("opts.resources[{i}]"), "a table { kind, name }")?;
         let kind_value = field_or(resource, "kind", 1)?;
         let found = match &kind_value {
-            Value::String(s) => KINDS.iter().find(|(name, _)| *name == s.to_string_lossy()).map(|(_, kind)| *kind),
+            Value::String(s) => KINDS.iter().find(|(name, _)| name.as_bytes() == &*s.as_bytes()).map(|(_, kind)| *kind),
             _ => None,
         };
         let Some(kind) = found else {

@@ -70,6 +70,8 @@ pub(crate) struct Recorder {
     staged: Vec<ProgramId>,
     /// Program slots to reuse once no command of this frame names them.
     removed_programs: Vec<u32>,
+    /// Buffers whose first touch is an upload of this frame that needs no zeros under it.
+    overwritten: Vec<u32>,
 }
 
 impl Recorder {
@@ -85,6 +87,7 @@ impl Recorder {
             serials: 0,
             staged: Vec::new(),
             removed_programs: Vec::new(),
+            overwritten: Vec::new(),
         }
     }
 
@@ -141,6 +144,11 @@ impl Recorder {
         found.ok_or_else(|| stale("buffer", id))
     }
 
+    /// Whether nothing that reached the device has touched a buffer yet.
+    pub fn untouched(&self, id: BufferId) -> bool {
+        self.registry.resources.get(id).is_some_and(|buffer| buffer.fresh)
+    }
+
     pub fn check_write(&self, id: BufferId, offset: u64, bytes: u64) -> Result<()> {
         check_range(self.buffer(id)?.1.size, offset, bytes)
     }
@@ -149,8 +157,12 @@ impl Recorder {
     pub fn upload(&mut self, id: BufferId, offset: u64, size: u64, from: Slice) {
         let Some(buffer) = self.registry.resources.get_mut(id) else { return };
         let all = buffer.buffer().map_or(0, |desc| desc.size);
-        if std::mem::take(&mut buffer.fresh) && (offset, size) != (0, all) {
-            clear(&mut self.arena, id.index(), all);
+        if std::mem::take(&mut buffer.fresh) {
+            if (offset, size) == (0, all) {
+                self.overwritten.push(id.index());
+            } else {
+                clear(&mut self.arena, id.index(), all);
+            }
         }
         self.arena.push(&Upload { buffer: id.index(), segment: from.segment, source: from.offset, offset, size });
     }
@@ -304,6 +316,11 @@ impl Recorder {
 
     /// Undoes what the frame's commands promised: they never reached the device.
     pub fn undo_frame(&mut self, error: &str) {
+        for index in self.overwritten.drain(..) {
+            if let Some(buffer) = self.registry.resources.at_mut(index) {
+                buffer.fresh = true;
+            }
+        }
         for (_, view) in self.arena.iter() {
             match view {
                 View::Dispatch(c, ..) => self.ledger.undo(c.row, c.program, self.frame, error),
@@ -343,6 +360,7 @@ impl Recorder {
         for index in self.removed_programs.drain(..) {
             self.registry.programs.recycle(index);
         }
+        self.overwritten.clear();
         self.arena.reset();
         self.frame += 1;
     }

@@ -84,3 +84,26 @@ fn linear_filtering_is_asked_for_where_it_is_used() {
         assert_eq!(recorder.arena.len() > commands, expected.is_none(), "case {i}");
     }
 }
+
+/// What a lost frame was to write is not there: the buffer has its zeros yet to get.
+#[test]
+fn a_lost_frame_leaves_its_new_buffers_untouched() {
+    let slice = Slice { segment: 0, offset: 0 };
+    let commands = |recorder: &Recorder| recorder.arena.iter().count();
+    for whole in [true, false] {
+        let mut recorder = Recorder::new(limits());
+        let mut buffer = || -> BufferId { recorder.add_resource("b", Shape::Buffer(BufferDesc::new(16))) };
+        let (old, new) = (buffer(), buffer());
+        recorder.upload(old, 0, 16, slice);
+        recorder.next_frame();
+        for id in [old, new] {
+            recorder.upload(id, 0, if whole { 16 } else { 8 }, slice);
+        }
+        assert!(!recorder.untouched(new));
+        recorder.undo_frame("lost");
+        recorder.next_frame();
+        assert!(recorder.untouched(new) && !recorder.untouched(old), "whole: {whole}");
+        recorder.read(new, slice);
+        assert_eq!(commands(&recorder), 2, "zeros, then the read");
+    }
+}

@@ -50,7 +50,7 @@ pub fn check_interface(p: &ProgramSource) -> Result<(), InterfaceError> {
 }
 
 /// Textures in one array at most.
-const MOST_IN_ARRAY: u32 = 64;
+pub(crate) const MOST_IN_ARRAY: u32 = 64;
 
 fn check_kinds(declared: &[Declared], kinds: &[(BindingKind, Option<Format>)]) -> Result<(), InterfaceError> {
     if declared.len() != kinds.len() {

@@ -19,6 +19,7 @@ mod schema;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use check::MOST_IN_ARRAY;
 pub use check::{InterfaceError, check_interface};
 pub use compile::{Compiled, Safety, compile};
 pub use include::{BUILT_IN, SourceMap, expand};

@@ -91,11 +91,14 @@ impl Backend {
         let mut descriptors = std::mem::take(&mut self.frames[slot].descriptors);
         let mut timer = std::mem::take(&mut self.frames[slot].timer);
         let commands = self.frames[slot].commands;
-        let started = match timed {
-            Some(frame) => timer.start(&self.shared, frame, plan.levels()),
-            None => Ok(()),
-        };
-        let encoded = started.and_then(|()| self.encode(commands, &mut descriptors, &mut timer, arena, plan));
+        timer.active = false;
+        if let Some(frame) = timed
+            && let Err(error) = timer.start(&self.shared, frame, plan.levels())
+        {
+            // The frame itself needs no timestamps.
+            tracing::warn!("frame {frame} is not timed: {error}");
+        }
+        let encoded = self.encode(commands, &mut descriptors, &mut timer, arena, plan);
         // Nothing is to be read from a timer whose frame does not run.
         timer.active &= encoded.is_ok();
         self.frames[slot].descriptors = descriptors;
