@@ -11,7 +11,7 @@ mod bindings;
 mod built_in;
 mod folder;
 
-pub use bindings::{BindingsError, parse_bindings};
+pub use bindings::{BindingsError, Parsed, parse_bindings};
 pub use folder::{FolderAssets, Root};
 
 use crate::mesh::Mesh;
