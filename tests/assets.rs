@@ -12,6 +12,7 @@ use ashfall::{BufferDesc, BufferId, Gpu, Meshes, Modules, ScriptHost, ScriptOpti
 use common::{open, reflected};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longer than any change needs to be seen, on any machine.
@@ -191,7 +192,7 @@ impl Meshes for Resident {
     fn put(&mut self, guid: &str, mesh: Mesh) {
         self.0.put(guid, mesh);
     }
-    fn get(&self, guid: &str) -> Option<Rc<Mesh>> {
+    fn get(&self, guid: &str) -> Option<Arc<Mesh>> {
         self.0.get(guid)
     }
     fn unload(&mut self, guid: &str) -> bool {

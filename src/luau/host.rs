@@ -9,14 +9,15 @@ use crate::registry::{BufferDesc, BufferId};
 use hashbrown::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The meshes behind `meshcpu` and `dispatchOnVertices`.
 pub trait Meshes {
     /// Files a mesh under a guid, in place of the one before.
     fn put(&mut self, guid: &str, mesh: Mesh);
 
-    /// The mesh of a guid. The crate keeps what it gets for as long as it works on it.
-    fn get(&self, guid: &str) -> Option<Rc<Mesh>>;
+    /// The mesh of a guid. The crate keeps what it gets for as long as it works on it, and may read it on other threads.
+    fn get(&self, guid: &str) -> Option<Arc<Mesh>>;
 
     /// Drops a mesh. False when there is none.
     fn unload(&mut self, guid: &str) -> bool;
@@ -45,7 +46,7 @@ impl Meshes for StoredMeshes {
         self.store.put(guid, mesh);
     }
 
-    fn get(&self, guid: &str) -> Option<Rc<Mesh>> {
+    fn get(&self, guid: &str) -> Option<Arc<Mesh>> {
         self.store.get(guid)
     }
 

@@ -3,7 +3,7 @@
 pub(crate) mod load;
 
 use hashbrown::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// One attribute of an interleaved vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ fn sub(a: [f32; 3], b: [f32; 3]) -> [f32; 3] {
 /// The meshes that scripts have put or loaded, by guid.
 #[derive(Debug, Default)]
 pub struct MeshStore {
-    meshes: HashMap<Box<str>, (Rc<Mesh>, u64)>,
+    meshes: HashMap<Box<str>, (Arc<Mesh>, u64)>,
     puts: u64,
 }
 
@@ -184,13 +184,13 @@ impl MeshStore {
     /// Files a mesh under a guid, in place of the one before.
     pub fn put(&mut self, guid: &str, mesh: Mesh) {
         self.puts += 1;
-        self.meshes.insert(guid.into(), (Rc::new(mesh), self.puts));
+        self.meshes.insert(guid.into(), (Arc::new(mesh), self.puts));
     }
 
     /// The mesh of a guid; it stays readable after it is unloaded.
     #[must_use]
-    pub fn get(&self, guid: &str) -> Option<Rc<Mesh>> {
-        self.meshes.get(guid).map(|(mesh, _)| Rc::clone(mesh))
+    pub fn get(&self, guid: &str) -> Option<Arc<Mesh>> {
+        self.meshes.get(guid).map(|(mesh, _)| Arc::clone(mesh))
     }
 
     /// Tells the meshes that a guid has named apart.
