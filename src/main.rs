@@ -5,6 +5,7 @@ use ashfall::shader::{self, Interface, ProgramSource};
 use ashfall::{DeviceOptions, Gpu, ScriptHost, ScriptOptions, devices};
 use clap::{Parser, Subcommand};
 use std::cell::RefCell;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
         .without_time()
         .init();
@@ -156,6 +158,15 @@ fn run(
     host.spawn(&file.display().to_string(), &source).map_err(luau)?;
     let outcome = frames(&host, pace)
         .and_then(|()| pictures.iter().try_for_each(|wish| wish.write(&mut gpu.borrow_mut()).map_err(Failure::Input)));
+    for row in gpu.borrow().failing() {
+        let (target, reason) = (&row.target, row.last_error.as_deref().unwrap_or_default());
+        tracing::warn!(
+            "{} on \"{target}\" failed in {} of {} dispatches: {reason}",
+            row.shader,
+            row.failures,
+            row.dispatches
+        );
+    }
     // The device is brought to rest first: what it still finds wrong belongs to this run.
     if outcome.is_ok() {
         gpu.borrow_mut().wait_idle()?;

@@ -20,7 +20,7 @@ lavapipe=$(ls /usr/share/vulkan/icd.d/lvp_icd*.json | head -n 1)
 # SwiftShader and a validation layer newer than Debian's own are inside Chromium's package. It is unpacked, not
 # installed: the browser itself is of no use here.
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/ashfall/chromium-common"
-if [ ! -f "$cache/complete" ]; then
+if [ ! -f "$cache/complete-2" ]; then
     rm -rf "$cache" && mkdir -p "$cache/package"
     # apt's own user has to be able to write there.
     download=$(mktemp -d) && chmod 755 "$download"
@@ -30,11 +30,13 @@ if [ ! -f "$cache/complete" ]; then
     rm -rf "$download"
     library="$cache/package/usr/lib/chromium"
     mkdir -p "$cache/layers"
-    sed "s#\"library_path\": *\"[^\"]*\"#\"library_path\": \"$library/libVkLayer_khronos_validation.so\"#" \
+    # Debian's manifest describes the older layer, which has no such extension.
+    sed -e "s#\"library_path\": *\"[^\"]*\"#\"library_path\": \"$library/libVkLayer_khronos_validation.so\"#" \
+        -e 's#"instance_extensions": *\[#&\n{"name": "VK_EXT_layer_settings", "spec_version": "2"},#' \
         /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >"$cache/layers/VkLayer_khronos_validation.json"
     printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "%s", "api_version": "1.3.0"}}\n' \
         "$library/libvk_swiftshader.so" >"$cache/swiftshader_icd.json"
-    touch "$cache/complete"
+    touch "$cache/complete-2"
 fi
 
 export VK_LAYER_PATH="$cache/layers"

@@ -101,6 +101,15 @@ fn the_plan_and_the_counts_can_be_seen() {
 }
 
 #[test]
+fn dispatches_that_never_ran_are_told_at_the_end() {
+    let script = "compute.createBuffer('a', { size = 8 })
+        compute.dispatch('typo', { buffers = { 'a' }, workgroups = { 1 } })";
+    let (code, _, err) = run("failing.luau", script, &[]);
+    assert!(code == 0 && err.contains("typo on \"a\" failed in 1 of 1 dispatches: no program is named"), "{err}");
+    assert!(!err.contains('\u{1b}'), "colours in a pipe: {err}");
+}
+
+#[test]
 fn devices_are_listed_with_their_verdict() {
     let (code, out, _) = done(ashfall(&["devices"]));
     assert!(code == 0 && out.lines().filter(|l| l.ends_with(": chosen")).count() == 1, "{out}");

@@ -63,15 +63,20 @@ pub struct Asset {
 }
 
 impl Asset {
-    /// What it may be called besides its guid and its identity: `@user/shaders/blur`, `shaders/blur` and `blur`.
+    /// What it may be called besides its guid and its identity: `@user/shaders/blur`, `shaders/blur`, `blur`,
+    /// `shaders/blur.computeShader` and [`Asset::path`].
     #[must_use]
     pub fn short_names(&self) -> Vec<String> {
-        let mut list = Vec::new();
+        let mut list = vec![self.name.clone()];
         if let Some((root, dotted)) = self.identity.split_once("::") {
             let plain = dotted.replace('.', "/");
+            if let Some(extension) = std::path::Path::new(&self.path).extension() {
+                list.push(format!("{plain}.{}", extension.display()));
+            }
             list.extend([format!("{root}/{plain}"), plain]);
         }
-        list.push(self.name.clone());
+        list.push(self.path.clone());
+        list.sort_unstable();
         list.dedup();
         list
     }

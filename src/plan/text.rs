@@ -117,7 +117,8 @@ fn describe(command: usize, view: &View<'_>, names: &dyn Names) -> String {
                 c.groups[1],
                 c.groups[2]
             );
-            for b in *bound {
+            // Samplers are no accesses, and their indices are no resources'.
+            for b in bound.iter().filter(|b| !b.uses().is_none()) {
                 let _ = write!(text, " {}({:?})", names.resource(b.index()), b.uses());
             }
             if !params.is_empty() {

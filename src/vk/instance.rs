@@ -40,12 +40,13 @@ impl Instance {
             extensions.push(ash::ext::debug_utils::NAME.as_ptr());
         }
         let mut layers = Vec::new();
-        let mut by_feature = false;
+        let (mut by_feature, mut by_settings) = (false, false);
         if validation {
             if !has_layer(&entry, VALIDATION)? {
                 return Err(Error::NoValidationLayer);
             }
             layers.push(VALIDATION.as_ptr());
+            by_settings = has_extension(&entry, Some(VALIDATION), ash::ext::layer_settings::NAME)?;
             by_feature = has_extension(&entry, Some(VALIDATION), ash::ext::validation_features::NAME)?;
             if by_feature {
                 extensions.push(ash::ext::validation_features::NAME.as_ptr());
@@ -59,9 +60,9 @@ impl Instance {
             .application_info(&application)
             .enabled_layer_names(&layers)
             .enabled_extension_names(&extensions);
-        // Older layers turn synchronization validation on by a list of features, newer ones by settings; those read
-        // the settings whether or not the extension is enabled, which loaders older than it would refuse. Without the
-        // heuristic a dispatch's accesses to its bindings are not looked at, and nothing between two dispatches is
+        // Older layers turn synchronization validation on by a list of features, and take settings for a mistake;
+        // newer ones read them whether or not the extension is enabled, which loaders older than it would refuse. Without
+        // the heuristic a dispatch's accesses to its bindings are not looked at, and nothing between two dispatches is
         // checked; it takes a binding as accessed whole, as the planner does.
         let features = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&features);
@@ -75,7 +76,7 @@ impl Instance {
                 .values(&on)
         });
         let mut settings = vk::LayerSettingsCreateInfoEXT::default().settings(&settings);
-        if validation {
+        if by_settings {
             info = info.push_next(&mut settings);
         }
         if by_feature {

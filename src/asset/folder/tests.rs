@@ -33,11 +33,15 @@ fn both_forms_and_every_way_to_name_them() {
     let listed: Vec<_> =
         assets.list().iter().filter(|a| a.identity.starts_with("@user")).map(|a| a.identity.clone()).collect();
     assert_eq!(listed, ["@user::meshes.rock", "@user::rock", "@user::shaders.blur", "@user::sim"]);
-    for reference in [GUID, "@user::shaders.blur", "@user/shaders/blur", "shaders/blur", "blur"] {
+    let path = assets.resolve(GUID).unwrap().path.clone();
+    let names =
+        [GUID, "@user::shaders.blur", "@user/shaders/blur", "shaders/blur", "blur", "shaders/blur.computeShader"];
+    for reference in names.into_iter().chain([&*path]) {
         let asset = assets.resolve(reference).unwrap_or_else(|| panic!("{reference}"));
         assert_eq!((asset.guid.as_str(), asset.kind), (GUID, AssetKind::ComputeShader));
     }
     assert_eq!(assets.resolve("@user/rock").unwrap().kind, AssetKind::Mesh);
+    assert_eq!(assets.resolve("meshes/rock.obj").unwrap().identity, "@user::meshes.rock");
     assert!(assets.resolve("nothing").is_none());
     // Both meshes are called rock, and one of them has that as its path.
     assert!(assets.resolve("rock").is_none());
