@@ -23,7 +23,7 @@ fn run() -> Result<(), String> {
         println!("cargo:rerun-if-changed={}", file.display());
         let name = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().replace('\\', "/");
         let source = std::fs::read_to_string(file).map_err(|e| format!("{name}: {e}"))?;
-        check(&name, &source)?;
+        check(&name, &surrounded(&root, &source)?)?;
         let _ = writeln!(table, "    ({name:?}, include_str!({:?})),", file.display().to_string());
     }
     table.push(']');
@@ -70,6 +70,25 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
 }
 
 /// An include is valid by itself: it may lean on nothing that its users have to bring.
+/// An include with the ones that it includes itself, and with the buffers that its comments ask the shader to declare.
+fn surrounded(root: &Path, source: &str) -> Result<String, String> {
+    let mut text = String::new();
+    for line in source.lines() {
+        match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
+            Some(name) => {
+                text += &std::fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"))?;
+            }
+            None => text += line,
+        }
+        text.push('\n');
+    }
+    let asked = source.lines().filter_map(|line| line.strip_prefix("//     var<"));
+    for (binding, rest) in asked.enumerate() {
+        let _ = writeln!(text, "@group(0) @binding({binding}) var<{rest};");
+    }
+    Ok(text)
+}
+
 fn check(name: &str, source: &str) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(source).map_err(|e| e.emit_to_string_with_path(source, name))?;
     let mut validator =

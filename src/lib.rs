@@ -100,6 +100,7 @@
 
 pub mod arena;
 pub mod asset;
+pub mod bvh;
 pub mod command;
 mod error;
 mod files;
@@ -121,7 +122,7 @@ mod vk;
 pub use error::{Error, Result};
 pub use files::read_beside;
 pub use gpu::Includes;
-pub use gpu::{FrameStats, Gpu};
+pub use gpu::{BvhId, FrameStats, Gpu, Hierarchy};
 pub use inspect::DispatchRecord;
 pub use luau::{DeviceServices, Meshes, Modules, NoModules, ScriptHost, ScriptOptions, Services, StoredMeshes, TYPES};
 pub use readback::{ReadKey, ReadState, Readback, key_text, parse_key};

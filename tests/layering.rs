@@ -24,7 +24,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("ash::", &["vk/"]),
     ("gpu_allocator::", &["vk/"]),
     ("mlua::", &["luau/", "main.rs"]),
-    ("naga::", &["shader/"]),
+    ("naga::", &["bvh/tests/shader.rs", "shader/"]),
     ("gltf::", &["mesh/"]),
     ("serde_saphyr::", &["asset/"]),
     ("png::", &["picture.rs"]),

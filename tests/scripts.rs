@@ -54,6 +54,7 @@ const SCRIPTS: &[Script] = &[
     plain("conformance/buffers.luau", ok),
     plain("conformance/declarations.luau", ok),
     plain("conformance/buffer_namespace.luau", ok),
+    plain("conformance/hierarchies.luau", ok),
     plain("conformance/inspect.luau", ok),
     with_assets("conformance/meshes.luau"),
     with_assets("conformance/neighbours.luau"),

@@ -47,6 +47,7 @@ impl Gpu {
             stats.levels = self.plan.levels() as u32;
             stats.barriers = self.plan.barriers() as u32;
         }
+        self.builds.tidy();
         self.recorder.next_frame();
         self.take_in();
         self.backend.check_lost()?;
@@ -56,6 +57,7 @@ impl Gpu {
     /// Drops a frame that cannot be submitted, so that what it promised is seen to fail.
     pub(super) fn abandon(&mut self, error: Error) -> Error {
         let text = format!("frame {} did not reach the device: {error}", self.recorder.frame);
+        self.builds.lost_frames += 1;
         self.recorder.undo_frame(&text);
         let backend = &mut self.backend;
         let serial = backend.serial();

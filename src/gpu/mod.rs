@@ -1,6 +1,7 @@
 //! The Rust API: a device, the verbs that record on it, and the keys that come back.
 
 mod frame;
+mod hierarchy;
 mod texture;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ use crate::registry::{Bind, BufferDesc, BufferId, ProgramId, ProgramState, Textu
 use crate::shader::{self, ProgramSource};
 use crate::texture::SamplerDesc;
 use crate::vk::{Backend, DeviceInfo, DeviceOptions, MemoryUse};
+pub use hierarchy::{BvhId, Hierarchy};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::time::Instant;
@@ -51,6 +53,7 @@ pub struct Gpu {
     includes: Includes,
     /// Frames that are still to be timed since somebody last asked for times.
     timed_frames: u32,
+    builds: hierarchy::Builds,
     backend: Backend,
 }
 
@@ -79,6 +82,7 @@ impl Gpu {
             scene_depth: None,
             includes: Box::new(|_| None),
             timed_frames: 0,
+            builds: hierarchy::Builds::default(),
             backend,
         };
         for (name, filter, clamp) in texture::BUILT_IN_SAMPLERS {

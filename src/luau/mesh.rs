@@ -33,7 +33,7 @@ impl Host {
     }
 
     /// The guid that a reference to a mesh means: itself where the store has it, else that of the asset.
-    fn mesh_guid(&self, reference: &str) -> String {
+    pub(super) fn mesh_guid(&self, reference: &str) -> String {
         if self.meshes.borrow().get(reference).is_some() {
             return reference.to_owned();
         }

@@ -9,6 +9,7 @@ mod asset;
 mod buffer;
 mod compute;
 mod files;
+mod hierarchy;
 mod host;
 mod inspect;
 mod mesh;
@@ -40,6 +41,7 @@ pub fn functions() -> impl Iterator<Item = (&'static str, &'static str, usize)> 
         .iter()
         .chain(register::METHODS)
         .flat_map(|(path, list)| list.iter().map(|e| (*path, e.name, e.arity)))
+        .chain([("compute", hierarchy::SLICED.name, hierarchy::SLICED.arity)])
 }
 
 /// What every script function can reach.
@@ -50,6 +52,7 @@ pub(crate) struct Host {
     pub meshes: RefCell<Box<dyn Meshes>>,
     pub services: Box<dyn Services>,
     pub modules: Box<dyn Modules>,
+    pub builds: hierarchy::Builds,
 }
 
 /// A Luau state with the script surface on one device.
@@ -84,6 +87,7 @@ impl ScriptHost {
             meshes: RefCell::new(meshes),
             services,
             modules,
+            builds: hierarchy::Builds::default(),
         });
         let scheduler = Scheduler::install(&lua)?;
         register::install(&lua, &host)?;
@@ -128,6 +132,7 @@ impl ScriptHost {
     /// Runs every task that is due; before that, shader assets in use whose files have changed are compiled again.
     /// Returns the errors of the tasks that died of one.
     pub fn step(&self) -> Vec<TaskError> {
+        self.host.builds.tidy(&mut self.gpu.borrow_mut());
         self.host.reload_assets();
         self.scheduler.step(&self.lua, self.now())
     }
@@ -154,6 +159,15 @@ impl ScriptHost {
 
     fn now(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
+    }
+}
+
+impl Drop for ScriptHost {
+    fn drop(&mut self) {
+        // Somebody who holds the device while dropping this keeps the builds, until the device goes.
+        if let Ok(mut gpu) = self.gpu.try_borrow_mut() {
+            self.host.builds.clear(&mut gpu);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The one table of script functions, and how each becomes a Luau function.
 
 use super::args::Refusal;
-use super::{Host, asset, buffer, compute, inspect, mesh, program, texture};
+use super::{Host, asset, buffer, compute, hierarchy, inspect, mesh, program, texture};
 use mlua::{Function, Lua, Table, Value};
 use std::rc::Rc;
 
@@ -24,6 +24,7 @@ pub(crate) const NAMESPACES: &[(&str, &[Entry])] = &[
     ("compute", compute::ENTRIES),
     ("compute", texture::ENTRIES),
     ("compute", inspect::ENTRIES),
+    ("compute", hierarchy::ENTRIES),
     ("compute.program", program::ENTRIES),
     ("Buffer", buffer::ENTRIES),
     ("asset", asset::ENTRIES),
@@ -57,6 +58,9 @@ pub(crate) fn install(lua: &Lua, host: &Rc<Host>) -> mlua::Result<()> {
             table.raw_set(entry.name, function(lua, host, &format!("{path}.{}", entry.name), entry)?)?;
         }
     }
+    if let Some((_, compute)) = tables.iter().find(|(path, _)| *path == "compute") {
+        compute.raw_set(hierarchy::SLICED.name, hierarchy::sliced(lua, host, compute)?)?;
+    }
     for (handle, entries) in METHODS {
         let methods = lua.create_table()?;
         for entry in *entries {
@@ -89,15 +93,7 @@ pub(crate) fn give_methods(lua: &Lua, table: &Table, handle: &str) -> mlua::Resu
 /// the Rust side answers with the message as its first result and the Luau side raises it one level up, where the
 /// script called.
 fn function(lua: &Lua, host: &Rc<Host>, title: &str, entry: &Entry) -> mlua::Result<Function> {
-    let (host, body, owned) = (Rc::clone(host), entry.body, title.to_owned());
-    let raw = lua.create_function(move |lua, (a, b, c, d, e): (Value, Value, Value, Value, Value)| {
-        match body(lua, &host, [a, b, c, d, e]) {
-            Ok((x, y)) => Ok((Value::Nil, x, y)),
-            Err(refusal) => {
-                Ok((Value::String(lua.create_string(format!("{owned}: {refusal}"))?), Value::Nil, Value::Nil))
-            }
-        }
-    })?;
+    let raw = raw(lua, host, title, entry.body)?;
     let parameters = ["a", "b", "c", "d", "e"].get(..entry.arity).unwrap_or_default().join(", ");
     let source = format!(
         "local raw, error = ... return function({parameters}) \
@@ -107,4 +103,17 @@ fn function(lua: &Lua, host: &Rc<Host>, title: &str, entry: &Entry) -> mlua::Res
     );
     let error: Function = lua.globals().get("error")?;
     lua.load(source).set_name(format!("=[{title}]")).call((raw, error))
+}
+
+/// The Rust side of a function: its first result is the message of an error, if it is one, and then come its own.
+pub(super) fn raw(lua: &Lua, host: &Rc<Host>, title: &str, body: Body) -> mlua::Result<Function> {
+    let (host, title) = (Rc::clone(host), title.to_owned());
+    lua.create_function(move |lua, (a, b, c, d, e): (Value, Value, Value, Value, Value)| {
+        match body(lua, &host, [a, b, c, d, e]) {
+            Ok((x, y)) => Ok((Value::Nil, x, y)),
+            Err(refusal) => {
+                Ok((Value::String(lua.create_string(format!("{title}: {refusal}"))?), Value::Nil, Value::Nil))
+            }
+        }
+    })
 }

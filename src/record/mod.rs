@@ -153,6 +153,14 @@ impl Recorder {
         check_range(self.buffer(id)?.1.size, offset, bytes)
     }
 
+    /// Spares a new buffer its zeros: the caller writes every byte of it before anything else touches it.
+    pub fn will_be_overwritten(&mut self, id: BufferId) {
+        let Some(buffer) = self.registry.resources.get_mut(id) else { return };
+        if std::mem::take(&mut buffer.fresh) {
+            self.overwritten.push(id.index());
+        }
+    }
+
     /// Appends an upload that [`Recorder::check_write`] has let through.
     pub fn upload(&mut self, id: BufferId, offset: u64, size: u64, from: Slice) {
         let Some(buffer) = self.registry.resources.get_mut(id) else { return };
