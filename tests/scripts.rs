@@ -5,6 +5,8 @@
 mod kept;
 #[path = "references/pictures.rs"]
 mod pictures;
+#[path = "references/ruin.rs"]
+mod ruin;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -50,6 +52,7 @@ const SCRIPTS: &[Script] = &[
     drawn("reaction_diffusion.luau", "picture", pictures::reaction_diffusion),
     drawn("temporal.luau", "picture", pictures::temporal),
     drawn("volume.luau", "picture", pictures::volume),
+    Script { assets: true, ..drawn("hierarchy.luau", "picture", ruin::ruin) },
     with_assets("conformance/assets.luau"),
     plain("conformance/buffers.luau", ok),
     plain("conformance/declarations.luau", ok),

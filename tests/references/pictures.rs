@@ -2,30 +2,30 @@
 
 use super::Output;
 
-type Vec3 = [f32; 3];
+pub type Vec3 = [f32; 3];
 
-fn add(a: Vec3, b: Vec3) -> Vec3 {
+pub fn add(a: Vec3, b: Vec3) -> Vec3 {
     [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
 }
-fn scale(a: Vec3, s: f32) -> Vec3 {
+pub fn scale(a: Vec3, s: f32) -> Vec3 {
     a.map(|x| x * s)
 }
-fn dot(a: Vec3, b: Vec3) -> f32 {
+pub fn dot(a: Vec3, b: Vec3) -> f32 {
     a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
-fn normalize(a: Vec3) -> Vec3 {
+pub fn normalize(a: Vec3) -> Vec3 {
     scale(a, 1.0 / dot(a, a).sqrt())
 }
 
 /// How far a picture is from its reference.
-struct Distance {
-    mean: f64,
+pub struct Distance {
+    pub mean: f64,
     most: u8,
     /// Part of the pixels that are off by more than the given amount.
-    off: f64,
+    pub off: f64,
 }
 
-fn compare(out: &Output, over: u8, reference: impl Fn(usize, usize) -> Vec3) -> Distance {
+pub fn compare(out: &Output, over: u8, reference: impl Fn(usize, usize) -> Vec3) -> Distance {
     let (pixels, width) = out.picture.as_ref().unwrap();
     let (mut sum, mut most, mut off) = (0u64, 0u8, 0usize);
     for (i, pixel) in pixels.iter().enumerate() {
