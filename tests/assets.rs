@@ -65,6 +65,22 @@ fn grow(by: &str) -> String {
 }
 
 #[test]
+fn a_name_of_several_assets_tells_which() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a/same.obj", "b/same.obj", "c/other.obj"] {
+        std::fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+        put(folder.path(), name, "");
+    }
+    let gpu = open();
+    let host = gpu.host_with(ScriptOptions {
+        assets: Box::new(FolderAssets::new(vec![Root { name: "user".into(), folder: folder.path().to_owned() }])),
+        ..ScriptOptions::default()
+    });
+    let told: String = host.lua().load("return select(2, asset.resolve('same'))").eval().unwrap();
+    assert_eq!(told, "several assets are known as \"same\": @user::a.same, @user::b.same");
+}
+
+#[test]
 fn changed_files_become_new_programs_and_faulty_ones_leave_the_last() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -76,7 +76,7 @@ const TABLE: &[Row] = &[
     ]),
     row("compute.compileByName", "a", &[
         ("an asset that is not there", 'a', r#"compute.compileByName("nothing")"#),
-        ("an asset of another kind", 'a', r#"check.same(compute.compileByName("quad"), false, "a mesh")"#),
+        ("an asset of another kind", 'a', r#"check.same({ compute.compileByName("quad") }, { false, '"@user::meshes.quad" is a mesh"#),
     ]),
     row("compute.copyBufferToTexture", "t", &[
         ("more texels than bytes", 't', r#""rows", "cached", 100, 100, "rgba8""#),

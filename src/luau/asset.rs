@@ -80,6 +80,17 @@ impl Host {
         asked.inspect_err(|error| tracing::warn!("{}: {error}", asset.identity)).ok()
     }
 
+    /// Why a reference names no asset.
+    pub fn no_asset(&self, reference: &str) -> String {
+        let all = self.assets.borrow_mut().list();
+        let named = all.iter().filter(|asset| asset.short_names().iter().any(|name| name == reference));
+        let several: Vec<&str> = named.map(|asset| asset.identity.as_str()).collect();
+        match several.len() {
+            0 => format!("no asset is known as \"{reference}\""),
+            _ => format!("several assets are known as \"{reference}\": {}", several.join(", ")),
+        }
+    }
+
     /// Compiles the shaders in use whose files have changed. Once a frame.
     pub fn reload_assets(&self) {
         let changed = self.assets.borrow_mut().changed();
@@ -129,21 +140,20 @@ fn handle(lua: &Lua, asset: &Asset) -> mlua::Result<Table> {
     Ok(t)
 }
 
-fn unknown(lua: &Lua, reference: &str) -> Answer {
-    let reason = format!("no asset is known as \"{reference}\", or several are");
-    Ok((Value::Nil, Value::String(lua.create_string(reason)?)))
+fn unknown(lua: &Lua, host: &Host, reference: &str) -> Answer {
+    Ok((Value::Nil, Value::String(lua.create_string(host.no_asset(reference))?)))
 }
 
 fn resolve(lua: &Lua, host: &Host, [value, ..]: [Value; 5]) -> Answer {
     match host.asset_of(&value, "ref")? {
         Some(asset) => Ok((Value::Table(handle(lua, &asset)?), Value::Nil)),
-        None => unknown(lua, &reference(&value, "ref")?),
+        None => unknown(lua, host, &reference(&value, "ref")?),
     }
 }
 
 /// `asset.load(ref)` and `ref:load()`: a shader's compile is asked for, a mesh is read into the store.
 fn load(lua: &Lua, host: &Host, [value, ..]: [Value; 5]) -> Answer {
-    let Some(asset) = host.asset_of(&value, "ref")? else { return unknown(lua, &reference(&value, "ref")?) };
+    let Some(asset) = host.asset_of(&value, "ref")? else { return unknown(lua, host, &reference(&value, "ref")?) };
     match asset.kind {
         AssetKind::ComputeShader => {
             host.asset_program(&mut host.gpu.borrow_mut(), &asset.guid);
@@ -183,7 +193,12 @@ pub(super) fn compile_by_name(lua: &Lua, host: &Host, [value, ..]: [Value; 5]) -
     let reference = reference(&value, "ref")?;
     match host.asset_program(&mut host.gpu.borrow_mut(), &reference) {
         Some(_) => yes(true),
-        None => no(lua, format_args!("no compute shader asset is known as \"{reference}\", or several are")),
+        None => match host.asset_of(&value, "ref")? {
+            Some(asset) => {
+                no(lua, format_args!("\"{}\" is a {}, not a computeShader", asset.identity, asset.kind.name()))
+            }
+            None => no(lua, host.no_asset(&reference)),
+        },
     }
 }
 

@@ -121,7 +121,7 @@ fn load(lua: &Lua, host: &Host, [value, ..]: [Value; 5]) -> Answer {
             Err(reason) => reason,
         },
         Some(asset) => format!("\"{}\" is a {}, not a mesh", asset.identity, asset.kind.name()),
-        None => format!("no asset is known as \"{}\", or several are", &*reference(&value, "ref")?),
+        None => host.no_asset(&reference(&value, "ref")?),
     };
     Ok((Value::Nil, Value::String(lua.create_string(reason)?)))
 }
