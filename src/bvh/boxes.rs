@@ -9,7 +9,7 @@ use glam::Vec4;
 /// |-|-|-|
 /// | primitive | 1.0 | number of the triangle |
 /// | leaf | first primitive | [`LEAF`] with how many primitives, at least 1 |
-/// | inner node | left child; the right one is next to it | while the tree is improved, levels below it |
+/// | inner node | left child; the right one is next to it | from when the tree is improved, levels and triangles below it |
 ///
 /// The primitive's 1.0 keeps sums and differences of its lanes out of the denormals, which some processors are slow at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]

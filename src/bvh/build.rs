@@ -18,21 +18,14 @@ pub(super) const SHORT: usize = 4096;
 /// How many primitives stand for a long run when its split is chosen. The error of the cost is a percent or two.
 const SAMPLES: usize = 4096;
 
+/// Primitives that splitting leaves together; larger leaves are made of small trees once those have been improved, as
+/// boxes of few triangles find better places.
+pub(super) const SPLIT_LEAF: usize = 2;
+
 const LONG_BINS: usize = 32;
 
 /// What a node costs beside its primitives, in primitives.
 const NODE_WORK: usize = 16;
-
-/// What decides where splitting ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    /// Primitives that a leaf may hold.
-    pub(super) max_leaf: usize,
-    /// Cost of visiting an inner node, where testing a triangle costs 1.
-    pub(super) visit: f32,
-    /// Whether long runs are judged by a sample.
-    pub(super) sample: bool,
-}
 
 /// A run of primitives whose node is yet to be made.
 #[derive(Clone, Copy, Debug)]
@@ -73,9 +66,9 @@ impl LongSplit {
     }
 
     /// Goes on for about `work` primitives of the run's own; both halves once it is split.
-    pub(super) fn advance(&mut self, run: &mut [Item], rules: &Rules, work: usize) -> Option<[Run; 2]> {
+    pub(super) fn advance(&mut self, run: &mut [Item], work: usize) -> Option<[Run; 2]> {
         let Some(cut) = self.cut else {
-            self.choose(run, rules, work);
+            self.choose(run, work);
             return None;
         };
         self.partition.advance(run, &cut, work);
@@ -90,7 +83,7 @@ impl LongSplit {
         ])
     }
 
-    fn choose(&mut self, run: &[Item], rules: &Rules, work: usize) {
+    fn choose(&mut self, run: &[Item], work: usize) {
         let extent = self.run.extent;
         if must_halve(run.len(), self.run.depth) {
             self.cut = Some(Cut::Middle);
@@ -98,7 +91,7 @@ impl LongSplit {
         }
         let (grid, bins) =
             self.bins.get_or_insert_with(|| (Grid::new(extent.centres, LONG_BINS), Box::new(Bins::new())));
-        let stride = if rules.sample { (run.len() / SAMPLES).max(1) } else { 1 };
+        let stride = (run.len() / SAMPLES).max(1);
         let samples = run.len().div_ceil(stride);
         let to = samples.min(self.binned + work);
         for sample in self.binned..to {
@@ -163,7 +156,7 @@ impl ShortTree {
         run: &mut [Item],
         first: usize,
         nodes: &mut Vec<Item>,
-        rules: &Rules,
+        max_leaf: usize,
         work: usize,
     ) -> usize {
         let mut done = 0;
@@ -173,7 +166,7 @@ impl ShortTree {
             let items = &mut run[from..from + len];
             let node = piece.node as usize;
             done += len + NODE_WORK;
-            let Some((middle, children)) = split_piece(items, nodes[node].bounds(), piece.depth, rules) else {
+            let Some((middle, children)) = split_piece(items, nodes[node].bounds(), piece.depth, max_leaf) else {
                 nodes[node].set_words((first + from) as u32, LEAF | len as u32);
                 continue;
             };
@@ -191,14 +184,11 @@ impl ShortTree {
     }
 }
 
-/// Splits a run and measures both sides, or leaves it as a leaf.
+/// Splits a run and measures both sides, unless it is short enough for a leaf.
 #[inline]
-fn split_piece(items: &mut [Item], bounds: Bounds, depth: u32, rules: &Rules) -> Option<(usize, [Bounds; 2])> {
+fn split_piece(items: &mut [Item], bounds: Bounds, depth: u32, max_leaf: usize) -> Option<(usize, [Bounds; 2])> {
     let len = items.len();
-    let fits = len <= rules.max_leaf;
-    // What a leaf costs less than visiting an inner node, in areas of this node.
-    let spare = len as f32 - rules.visit;
-    if len < 2 || (fits && spare <= 0.0) {
+    if len <= max_leaf {
         return None;
     }
     if !must_halve(len, depth) {
@@ -208,14 +198,8 @@ fn split_piece(items: &mut [Item], bounds: Bounds, depth: u32, rules: &Rules) ->
             _ => best_of::<16>(items, scale),
         };
         if let Some(best) = best {
-            if fits && best.cost >= spare * bounds.area(scale) {
-                return None;
-            }
             return Some((partition(items, &best.plane), [best.left, best.right]));
         }
-    }
-    if fits {
-        return None;
     }
     let middle = len / 2;
     let (left, right) = items.split_at(middle);
@@ -254,9 +238,9 @@ impl Builder {
     }
 
     /// Goes on for about `work` primitives; returns the work done, 0 when the tree is complete.
-    pub(super) fn advance(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, rules: &Rules, work: usize) -> usize {
+    pub(super) fn advance(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, max_leaf: usize, work: usize) -> usize {
         while self.current.is_none() {
-            let Some(run) = self.pending.pop() else { return self.plant(items, nodes, rules, work) };
+            let Some(run) = self.pending.pop() else { return self.plant(items, nodes, max_leaf, work) };
             if run.len() > SHORT {
                 self.current = Some(LongSplit::new(run));
             } else {
@@ -265,7 +249,7 @@ impl Builder {
         }
         let Some(split) = &mut self.current else { return 0 };
         let Run { from, to, node, .. } = *split.run();
-        if let Some(halves) = split.advance(&mut items[from..to], rules, work) {
+        if let Some(halves) = split.advance(&mut items[from..to], work) {
             self.current = None;
             self.file(node, halves, nodes);
         }
@@ -279,7 +263,7 @@ impl Builder {
         self.pending.push(Run { node: child, ..left });
     }
 
-    fn plant(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, rules: &Rules, work: usize) -> usize {
+    fn plant(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, max_leaf: usize, work: usize) -> usize {
         let mut done = 0;
         while done < work {
             if self.tree.is_done() {
@@ -288,17 +272,17 @@ impl Builder {
                 self.tree.begin(run.len(), run.node, run.depth);
             }
             let Run { from, to, .. } = self.short[self.planted - 1];
-            done += self.tree.advance(&mut items[from..to], from, nodes, rules, work - done);
+            done += self.tree.advance(&mut items[from..to], from, nodes, max_leaf, work - done);
         }
         done
     }
 
     /// Completes the tree on some threads, with the nodes that [`Builder::advance`] makes.
-    pub(super) fn finish(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, rules: &Rules, threads: usize) {
+    pub(super) fn finish(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, max_leaf: usize, threads: usize) {
         while self.current.is_some() || !self.tree.is_done() {
-            self.advance(items, nodes, rules, usize::MAX >> 1);
+            self.advance(items, nodes, max_leaf, usize::MAX >> 1);
         }
-        self.finish_long(items, nodes, rules, threads);
+        self.finish_long(items, nodes, threads);
         let mut rest = &mut *items;
         let mut passed = 0;
         let jobs = self.short[self.planted..].iter().map(|run| {
@@ -314,14 +298,14 @@ impl Builder {
             nodes.push(root);
             let mut tree = ShortTree::default();
             tree.begin(run.len(), 0, run.depth);
-            tree.advance(items, run.from, &mut nodes, rules, usize::MAX);
+            tree.advance(items, run.from, &mut nodes, max_leaf, usize::MAX);
             (run.node, nodes)
         };
         share::in_order(threads, jobs.into_iter(), make, |(root, tree)| graft(nodes, root, &tree));
         self.planted = self.short.len();
     }
 
-    fn finish_long(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, rules: &Rules, threads: usize) {
+    fn finish_long(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, threads: usize) {
         let long = self.pending.iter().rev().filter(|run| run.len() > SHORT);
         let mut rest = items;
         let mut passed = 0;
@@ -337,7 +321,7 @@ impl Builder {
         share::spread(threads, tasks, |(run, items): (Run, &mut [Item]), made| {
             let mut split = LongSplit::new(run);
             let halves = loop {
-                if let Some(halves) = split.advance(items, rules, usize::MAX >> 1) {
+                if let Some(halves) = split.advance(items, usize::MAX >> 1) {
                     break halves;
                 }
             };

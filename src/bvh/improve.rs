@@ -4,13 +4,13 @@
 //! Places are sought for a batch of nodes in the tree as it is, then the moves are made one by one. What is sought
 //! does not depend on how the batch is cut, and a move that another one of its batch has overtaken is left out.
 
-use super::MAX_DEPTH;
 use super::boxes::Item;
 use super::flatten::pair_of;
 use super::share;
+use super::{LEAF, MAX_DEPTH};
 
 /// Nodes whose places are sought in the same tree.
-const BATCH: usize = 1024;
+const BATCH: usize = 2048;
 
 /// Nodes that a thread takes at a time.
 const PART: usize = 64;
@@ -21,18 +21,22 @@ const LOOKS: usize = 512;
 /// What a move costs beside the nodes looked at, in nodes.
 const MOVE_WORK: usize = 64;
 
+/// The largest nodes that a round tries, as a part of all. More bring little for their time.
+const PART_TRIED: f32 = 0.02;
+
+/// The most rounds.
+const ROUNDS: u32 = 8;
+
 /// The part of all areas that a round must save for another one to follow.
 const WORTHWHILE: f32 = 0.002;
 
-const BINS: usize = 1 << 11;
+/// The second word of an inner node: levels below it in the low bits, [`small_count`] above them.
+const HEIGHT_BITS: u32 = 8;
 
-/// How much is tried.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Effort {
-    /// The largest nodes that are tried, as a part of all.
-    pub(super) part: f32,
-    pub(super) rounds: u32,
-}
+/// More triangles than any leaf holds: counts stop there.
+pub(super) const MANY: u32 = 16;
+
+const BINS: usize = 1 << 11;
 
 #[derive(Clone, Copy, Debug)]
 struct Move {
@@ -103,19 +107,19 @@ impl Improver {
     }
 
     /// Goes on for about `work` nodes; returns the work done, 0 at the end. With several threads a batch at a time.
-    pub(super) fn advance(&mut self, nodes: &mut [Item], effort: Effort, work: usize, threads: usize) -> usize {
+    pub(super) fn advance(&mut self, nodes: &mut [Item], work: usize, threads: usize) -> usize {
         match self.stage {
-            Stage::Grow => self.grow(nodes, effort, work),
-            Stage::Link => self.link(nodes, effort, work),
+            Stage::Grow => self.grow(nodes, work),
+            Stage::Link => self.link(nodes, work),
             Stage::Collect => self.collect(nodes, work),
             Stage::Search => self.search(nodes, work, threads),
-            Stage::Apply => self.apply(nodes, effort, work),
+            Stage::Apply => self.apply(nodes, work),
             Stage::Free => self.free(),
         }
     }
 
-    fn grow(&mut self, nodes: &[Item], effort: Effort, work: usize) -> usize {
-        if nodes.len() < 5 || effort.rounds == 0 || effort.part <= 0.0 {
+    fn grow(&mut self, nodes: &[Item], work: usize) -> usize {
+        if nodes.len() < 3 {
             self.stage = Stage::Free;
             return 1;
         }
@@ -138,7 +142,7 @@ impl Improver {
 
     /// Tells pairs their parents and inner nodes their heights, from the last node to the first: children are behind
     /// their parents as they were made.
-    fn link(&mut self, nodes: &mut [Item], effort: Effort, work: usize) -> usize {
+    fn link(&mut self, nodes: &mut [Item], work: usize) -> usize {
         let from = self.at.saturating_sub(work);
         let mut total = 0.0;
         for node in (from..self.at).rev() {
@@ -148,24 +152,22 @@ impl Improver {
                 total += area;
                 let child = nodes[node].low_word();
                 self.parents[pair_of(child)] = node as u32;
-                let height = height_over(nodes, child);
-                nodes[node].set_words(child, height);
+                nodes[node].set_words(child, word_over(nodes, child));
             }
         }
         self.total += total;
         self.at = from;
         if from == 0 {
-            let wanted = ((nodes.len() as f32 * effort.part) as u32).max(2);
+            let wanted = ((nodes.len() as f32 * PART_TRIED) as u32).max(2);
             let mut count = 0;
             self.least = BINS - 1;
             while self.least > 1 && count + self.bins[self.least] <= wanted {
                 count += self.bins[self.least];
                 self.least -= 1;
             }
+            self.bins = Vec::new();
             self.stage = Stage::Collect;
             self.stack.push(0);
-            self.bins.fill(0);
-            self.at = 0;
         }
         work
     }
@@ -230,7 +232,7 @@ impl Improver {
         done.max(1)
     }
 
-    fn apply(&mut self, nodes: &mut [Item], effort: Effort, work: usize) -> usize {
+    fn apply(&mut self, nodes: &mut [Item], work: usize) -> usize {
         let mut done = 0;
         while done < work {
             let Some(next) = self.moves.get(self.batch).copied() else { break };
@@ -248,17 +250,17 @@ impl Improver {
             self.batch = self.at;
             self.stage = Stage::Search;
             if self.at == self.candidates.len() {
-                self.end_round(effort);
+                self.end_round();
             }
         }
         done.max(1)
     }
 
-    fn end_round(&mut self, effort: Effort) {
+    fn end_round(&mut self) {
         self.rounds += 1;
         self.candidates.clear();
         self.total -= self.saved;
-        if self.rounds < effort.rounds && self.saved > WORTHWHILE * self.total {
+        if self.rounds < ROUNDS && self.saved > WORTHWHILE * self.total {
             self.stage = Stage::Collect;
             self.stack.push(0);
         } else {
@@ -317,12 +319,12 @@ impl Improver {
         loop {
             let child = nodes[node as usize].low_word();
             let bounds = nodes[child as usize].bounds().union(nodes[child as usize + 1].bounds());
-            let height = height_over(nodes, child);
+            let word = word_over(nodes, child);
             let item = &mut nodes[node as usize];
-            if item.bounds().same(bounds) && item.high_word() == height {
+            if item.bounds().same(bounds) && item.high_word() == word {
                 break;
             }
-            *item = Item::new(bounds, child, height);
+            *item = Item::new(bounds, child, word);
             if node == 0 {
                 break;
             }
@@ -349,11 +351,21 @@ fn sibling_of(node: u32) -> u32 {
 
 #[inline]
 fn height(item: &Item) -> u32 {
-    if item.is_leaf() { 0 } else { item.high_word() }
+    if item.is_leaf() { 0 } else { item.high_word() & ((1 << HEIGHT_BITS) - 1) }
 }
 
-fn height_over(nodes: &[Item], child: u32) -> u32 {
-    1 + height(&nodes[child as usize]).max(height(&nodes[child as usize + 1]))
+/// The second word of an inner node over a pair.
+#[inline]
+fn word_over(nodes: &[Item], child: u32) -> u32 {
+    let (left, right) = (&nodes[child as usize], &nodes[child as usize + 1]);
+    let held = (small_count(left) + small_count(right)).min(MANY);
+    held << HEIGHT_BITS | (1 + height(left).max(height(right)))
+}
+
+/// Triangles under a node, up to [`MANY`].
+#[inline]
+pub(super) fn small_count(item: &Item) -> u32 {
+    if item.is_leaf() { item.high_word() ^ LEAF } else { item.high_word() >> HEIGHT_BITS }
 }
 
 /// The place where a node would save the most area, if there is one where it saves any.

@@ -51,10 +51,10 @@ mod tests;
 
 use crate::mesh::Mesh;
 use boxes::Item;
-use build::{Builder, Rules};
-use flatten::Flattener;
+use build::{Builder, SPLIT_LEAF};
+use flatten::{Collapse, Flattener};
 use gather::{Cursor, Extent, Placed};
-use improve::{Effort, Improver};
+use improve::Improver;
 use pack::NodePacker;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -114,22 +114,6 @@ impl Options {
     }
 }
 
-/// Knobs that benches turn to compare with.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Tuning {
-    pub visit: f32,
-    pub sample: bool,
-    pub improve: f32,
-    pub rounds: u32,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self { visit: 2.0, sample: true, improve: 0.02, rounds: 4 }
-    }
-}
-
 /// What a build is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
@@ -180,7 +164,7 @@ pub struct Sizes {
     pub triangles: u32,
     /// Their bytes.
     pub triangle_bytes: u64,
-    /// Nodes; known from [`Phase::Serialize`] on.
+    /// Nodes; known from [`Phase::Upload`] on.
     pub nodes: Option<u32>,
     /// Their bytes.
     pub node_bytes: Option<u64>,
@@ -236,7 +220,8 @@ pub struct Build {
     stage: Stage,
     failure: Option<Error>,
     limits: Limits,
-    rules: Rules,
+    /// Triangles in the leaves that splitting makes.
+    split_leaf: usize,
     triangles: u32,
     instances: Vec<Placed>,
     cursor: Cursor,
@@ -245,13 +230,13 @@ pub struct Build {
     nodes: Vec<Item>,
     node_count: Option<u32>,
     builder: Builder,
-    effort: Effort,
     improver: Improver,
     /// The triangle of each primitive, from the last one to the first.
     order: Vec<u32>,
     /// The final numbers of node pairs.
     places: Vec<u32>,
     flattener: Flattener,
+    collapse: Collapse,
     /// Triangles in their final order.
     sequence: Vec<u32>,
     packer: NodePacker,
@@ -271,12 +256,6 @@ impl Build {
     /// Options and instances out of range, and more triangles than the limits allow. Nodes are counted once the tree
     /// is made, and [`Build::step`] refuses too many.
     pub fn new(instances: Vec<Instance>, options: Options, limits: Limits) -> Result<Self, Error> {
-        Self::tuned(instances, options, limits, Tuning::default())
-    }
-
-    /// With other knobs.
-    #[doc(hidden)]
-    pub fn tuned(instances: Vec<Instance>, options: Options, limits: Limits, tuning: Tuning) -> Result<Self, Error> {
         let triangles = limits::check(&instances, &options, &limits)?;
         let max_leaf = options.max_leaf.unwrap_or(DEFAULT_LEAF).min(MAX_LEAF) as usize;
         let mut first = 0;
@@ -291,7 +270,7 @@ impl Build {
             stage: Stage::Gather,
             failure: None,
             limits,
-            rules: Rules { max_leaf, visit: tuning.visit, sample: tuning.sample },
+            split_leaf: max_leaf.min(SPLIT_LEAF),
             triangles,
             instances,
             cursor: Cursor::default(),
@@ -300,11 +279,11 @@ impl Build {
             nodes: Vec::new(),
             node_count: None,
             builder: Builder::default(),
-            effort: Effort { part: tuning.improve, rounds: tuning.rounds },
             improver: Improver::new(),
             order: Vec::new(),
             places: Vec::new(),
             flattener: Flattener::default(),
+            collapse: Collapse { max_leaf: max_leaf as u32, scale: 1.0 },
             sequence: Vec::new(),
             packer: NodePacker::default(),
             packed: 0,
@@ -448,7 +427,7 @@ impl Build {
     }
 
     fn split(&mut self) -> Result<usize, Error> {
-        let work = self.builder.advance(&mut self.items, &mut self.nodes, &self.rules, UNIT);
+        let work = self.builder.advance(&mut self.items, &mut self.nodes, self.split_leaf, UNIT);
         if work == 0 {
             self.end_split()?;
         }
@@ -456,8 +435,6 @@ impl Build {
     }
 
     fn end_split(&mut self) -> Result<(), Error> {
-        limits::check_nodes(self.nodes.len() as u64, &self.limits)?;
-        self.node_count = Some(self.nodes.len() as u32);
         self.builder = Builder::default();
         self.order = memory::reserve(self.items.len(), "order", self.triangles)?;
         self.stage = Stage::Compact;
@@ -476,7 +453,7 @@ impl Build {
     }
 
     fn improve(&mut self, threads: usize) -> Result<usize, Error> {
-        let work = self.improver.advance(&mut self.nodes, self.effort, UNIT / 2, threads);
+        let work = self.improver.advance(&mut self.nodes, UNIT / 2, threads);
         if work == 0 {
             self.begin_number()?;
         }
@@ -486,6 +463,7 @@ impl Build {
     fn begin_number(&mut self) -> Result<(), Error> {
         self.sequence = memory::reserve(self.triangles as usize, "sequence", self.triangles)?;
         self.places = memory::reserve(self.nodes.len() / 2, "places", self.triangles)?;
+        self.collapse.scale = self.nodes[0].bounds().unit_scale();
         self.flattener.begin();
         self.stage = Stage::Number;
         Ok(())
@@ -501,8 +479,12 @@ impl Build {
         let last = self.order.len().saturating_sub(1);
         let order = &self.order;
         let of = |primitive: usize| order[last - primitive];
-        let work = self.flattener.advance(&mut self.nodes, of, &mut self.sequence, &mut self.places, UNIT);
+        let work =
+            self.flattener.advance(&mut self.nodes, &self.collapse, of, &mut self.sequence, &mut self.places, UNIT);
         if work == 0 {
+            let nodes = 2 * self.flattener.pairs() + 1;
+            limits::check_nodes(nodes.into(), &self.limits)?;
+            self.node_count = Some(nodes);
             self.stage = Stage::FreeOrder;
         }
         Ok(work)

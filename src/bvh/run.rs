@@ -70,7 +70,7 @@ impl Build {
     }
 
     fn split_shared(&mut self, threads: usize) -> Result<Unit, Error> {
-        self.builder.finish(&mut self.items, &mut self.nodes, &self.rules, threads);
+        self.builder.finish(&mut self.items, &mut self.nodes, self.split_leaf, threads);
         self.end_split()?;
         Ok(Unit::Done(0))
     }

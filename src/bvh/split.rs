@@ -71,8 +71,6 @@ pub(super) struct Best {
     pub(super) plane: Plane,
     pub(super) left: Bounds,
     pub(super) right: Bounds,
-    /// Areas times counts of both sides, in the units of the scale that was given.
-    pub(super) cost: f32,
 }
 
 impl<const N: usize> Bins<N> {
@@ -125,7 +123,7 @@ impl<const N: usize> Bins<N> {
         }
         let all = |range: &[Bounds]| range.iter().fold(Bounds::EMPTY, |all, b| all.union(*b));
         let (left, right) = self.boxes[axis].split_at(bin + 1);
-        Some(Best { plane: Plane::new(*grid, axis, bin), left: all(left), right: all(right), cost })
+        Some(Best { plane: Plane::new(*grid, axis, bin), left: all(left), right: all(right) })
     }
 }
 
