@@ -64,6 +64,12 @@
 //! a list of [`Bind`]s, one a binding in binding order; [`Gpu::dispatch`] is the short form for buffers. Sources may
 //! `#include` other files, see [`Gpu::set_includes`] and [`shader::BUILT_IN`].
 //!
+//! # Hierarchies
+//!
+//! [`Gpu::build_bvh`] makes a bounding volume hierarchy over placed meshes at once; [`Gpu::begin_bvh`],
+//! [`Gpu::step_bvh`] and [`Gpu::finish_bvh`] make the same bytes in slices that hold no frame up. Shaders read it
+//! through `#include "ashfall/bvh_trace.wgsl"`; [`bvh`] has the layout.
+//!
 //! # Scripts and their neighbours
 //!
 //! [`ScriptHost`] runs Luau scripts on a [`Gpu`]; [`TYPES`] describes what they see. What scripts reach beside the

@@ -1,7 +1,11 @@
 //! That validation can be relied on.
 
 use super::*;
+use crate::bvh::{Attributes, Instance, Options};
+use crate::mesh::Mesh;
 use crate::shader::Interface;
+use std::sync::Arc;
+use std::time::Duration;
 
 type Step<'a> = &'a dyn Fn(&mut Gpu);
 
@@ -38,4 +42,49 @@ fn synchronization_validation_sees_a_missing_barrier() {
         let seen = |m: &String| m.contains(hazard) && m.contains(call);
         assert!(messages.iter().any(seen), "{hazard} at {call}: {messages:?}");
     }
+}
+
+/// A build whose bytes were in a frame that never reached the device must not come out as a hierarchy with holes.
+#[test]
+fn a_build_with_a_lost_frame_fails_and_leaves_nothing() {
+    let mut gpu = Gpu::open(&DeviceOptions { validation: true, ..DeviceOptions::default() }).unwrap();
+    let positions = (0..3000).map(|i| [(i % 61) as f32, (i % 67) as f32, (i % 71) as f32]).collect();
+    let mesh = Arc::new(Mesh::new(positions, None, None, None).unwrap());
+    let transform = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let instances = || vec![Instance { mesh: mesh.clone(), transform, attributes: Attributes::new() }];
+    gpu.end_frame().unwrap();
+    let before = gpu.inventory().rows().len();
+    let begin = |gpu: &mut Gpu| {
+        let id = gpu.begin_bvh(instances(), Options::default()).unwrap();
+        while gpu.bvh_builds().all(|(_, stats)| stats.uploaded == 0) {
+            assert!(!gpu.step_bvh(id, Duration::ZERO).unwrap());
+        }
+        id
+    };
+    // Lost half way, and lost once all of it was recorded.
+    for finished in [false, true] {
+        let id = begin(&mut gpu);
+        if finished {
+            assert!(gpu.step_bvh(id, Duration::MAX).unwrap());
+        }
+        gpu.abandon(Error::Timeout { what: "the test", waited: Duration::ZERO });
+        let failure =
+            if finished { gpu.finish_bvh(id).map(|_| ()) } else { gpu.step_bvh(id, Duration::MAX).map(|_| ()) };
+        let text = failure.unwrap_err().to_string();
+        assert!(text.contains("never reached the device"), "{text}");
+        assert!(gpu.cancel_bvh(id));
+    }
+    // One that began behind the lost frames is whole, and so is the one at once.
+    let id = begin(&mut gpu);
+    gpu.end_frame().unwrap();
+    assert!(gpu.step_bvh(id, Duration::MAX).unwrap());
+    let sliced = gpu.finish_bvh(id).unwrap();
+    let whole = gpu.build_bvh(instances(), Options::default(), 2).unwrap();
+    assert_eq!(sliced.node_count, whole.node_count);
+    let keys = [sliced.nodes, whole.nodes, sliced.triangles, whole.triangles].map(|id| gpu.read_buffer(id).unwrap());
+    gpu.end_frame().unwrap();
+    let [a, b, c, d] = keys.map(|key| gpu.wait_read(key).unwrap());
+    assert!(a == b && c == d);
+    assert_eq!(gpu.inventory().rows().len(), before + 4);
+    assert_eq!(gpu.validation_messages(), [""; 0]);
 }

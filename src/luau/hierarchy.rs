@@ -7,7 +7,7 @@ use super::compute::{no, yes};
 use super::inspect::buffer_handle;
 use super::register::{self, Answer, Entry};
 use crate::bvh::{Attributes, Instance, MAX_ATTRIBUTES, Options};
-use crate::error::{Error, Result as GpuResult};
+use crate::error::Result as GpuResult;
 use crate::gpu::{BvhId, Gpu, Hierarchy};
 use mlua::{Function, Lua, Table, UserData, Value};
 use std::cell::RefCell;
@@ -46,6 +46,7 @@ impl Builds {
     pub fn tidy(&self, gpu: &mut Gpu) {
         for id in self.abandoned.borrow_mut().drain(..) {
             gpu.cancel_bvh(id);
+            self.begun.borrow_mut().retain(|known| *known != id);
         }
     }
 
@@ -222,7 +223,6 @@ fn cancel(_: &Lua, host: &Host, [number, ..]: [Value; 5]) -> Answer {
 fn hierarchy(lua: &Lua, gpu: &Gpu, built: GpuResult<Hierarchy>) -> Answer {
     let built = match built {
         Ok(built) => built,
-        Err(error @ Error::Argument { .. }) => return nothing(lua, error),
         Err(error) => return nothing(lua, error),
     };
     let handle = |id, name: &str| {
