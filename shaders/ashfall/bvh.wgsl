@@ -116,17 +116,25 @@ fn bvh_intersect(
     ray: BvhRay, inverse: vec3<f32>, a: vec3<f32>, b: vec3<f32>, c: vec3<f32>, triangle: u32,
     hit: ptr<function, BvhHit>,
 ) -> bool {
-    let ab = b - a;
-    let ac = c - a;
+    // Products of three lengths leave the range of floats where single ones do not, so they are counted in a power of
+    // two near the triangle's size. That rounds nothing.
+    let most = max(abs(b - a), abs(c - a));
+    let power = clamp(bitcast<u32>(max(most.x, max(most.y, most.z))) & 0x7f800000u, 1u << 23u, 253u << 23u);
+    let unit = bitcast<f32>(power);
+    let part = bitcast<f32>((254u << 23u) - power);
+    let ab = (b - a) * part;
+    let ac = (c - a) * part;
+    let from_a = (ray.origin - a) * part;
     let p = cross(ray.direction, ac);
-    let scale = 1.0 / dot(ab, p);
-    let from_a = ray.origin - a;
+    let determinant = dot(ab, p);
+    let scale = 1.0 / determinant;
     let u = dot(from_a, p) * scale;
     let q = cross(from_a, ab);
     let v = dot(ray.direction, q) * scale;
-    let raw = dot(ac, q) * scale;
+    let raw = dot(ac, q) * scale * unit;
     // An overflown determinant has an inverse of 0, and places every corner at the origin.
-    let inside = u >= 0.0 && v >= 0.0 && u + v <= 1.0 && scale != 0.0 && abs(raw) <= BVH_FAR;
+    let inside = u >= 0.0 && v >= 0.0 && u + v <= 1.0 && abs(determinant) > 0.0 && abs(scale) > 0.0
+        && abs(raw) <= BVH_FAR;
     if !inside {
         return false;
     }
@@ -170,6 +178,12 @@ fn bvh_descend(
     let right_node = bvh_node(right_low, right_high);
     let left = bvh_stretch((*walk).ray, (*walk).inverse, left_node.low, left_node.high, span);
     let right = bvh_stretch((*walk).ray, (*walk).inverse, right_node.low, right_node.high, span);
+    // No build writes children in front of their parents, and a walk over such, zeroed nodes say, would not end.
+    if (!left_node.is_leaf && left_node.first <= (*walk).first)
+        || (!right_node.is_leaf && right_node.first <= (*walk).first) {
+        (*walk).busy = false;
+        return;
+    }
     let enters_left = left.x <= left.y;
     let enters_right = right.x <= right.y;
     if !enters_left && !enters_right {

@@ -279,8 +279,11 @@ impl Builder {
 
     /// Completes the tree on some threads, with the nodes that [`Builder::advance`] makes.
     pub(super) fn finish(&mut self, items: &mut [Item], nodes: &mut Vec<Item>, max_leaf: usize, threads: usize) {
-        while self.current.is_some() || !self.tree.is_done() {
+        while self.current.is_some() {
             self.advance(items, nodes, max_leaf, usize::MAX >> 1);
+        }
+        if let Some(run) = self.planted.checked_sub(1).map(|at| self.short[at]) {
+            self.tree.advance(&mut items[run.from..run.to], run.from, nodes, max_leaf, usize::MAX);
         }
         self.finish_long(items, nodes, threads);
         let mut rest = &mut *items;

@@ -2,7 +2,8 @@
 
 use super::Instance;
 use super::boxes::{Bounds, Item};
-use crate::mesh::Mesh;
+use super::memory::free_piece;
+use crate::mesh::{Mesh, Parts};
 use glam::{DMat3, DVec3, Mat3A, Vec3A};
 use std::sync::Arc;
 
@@ -95,6 +96,44 @@ impl Placed {
 
     pub(super) fn count(&self) -> u32 {
         self.mesh.indices().len() as u32
+    }
+}
+
+/// The instances of a build, which are freed in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Instances {
+    list: Vec<Placed>,
+    /// What is left of a mesh that nobody else held.
+    orphan: Parts,
+}
+
+impl Instances {
+    pub(super) fn new(list: Vec<Placed>) -> Self {
+        Self { list, orphan: Parts::default() }
+    }
+
+    /// Frees some; true once all are gone.
+    pub(super) fn free_piece(&mut self) -> bool {
+        let (positions, normals, uvs, indices) = &mut self.orphan;
+        let gone = free_piece(positions) && free_piece(normals) && free_piece(uvs) && free_piece(indices);
+        if !gone {
+            return false;
+        }
+        for _ in 0..256 {
+            let Some(last) = self.list.pop() else { return true };
+            if let Some(mesh) = Arc::into_inner(last.mesh) {
+                self.orphan = mesh.into_parts();
+                break;
+            }
+        }
+        false
+    }
+}
+
+impl std::ops::Deref for Instances {
+    type Target = [Placed];
+    fn deref(&self) -> &[Placed] {
+        &self.list
     }
 }
 

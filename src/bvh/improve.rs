@@ -6,8 +6,7 @@
 
 use super::boxes::Item;
 use super::flatten::pair_of;
-use super::share;
-use super::{LEAF, MAX_DEPTH};
+use super::{Error, LEAF, MAX_DEPTH, memory, share};
 
 /// Nodes whose places are sought in the same tree.
 const BATCH: usize = 2048;
@@ -48,7 +47,8 @@ struct Move {
 /// What a search came to.
 struct Found {
     best: Move,
-    looks: usize,
+    /// Nodes looked at and levels climbed.
+    work: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,37 +107,41 @@ impl Improver {
     }
 
     /// Goes on for about `work` nodes; returns the work done, 0 at the end. With several threads a batch at a time.
-    pub(super) fn advance(&mut self, nodes: &mut [Item], work: usize, threads: usize) -> usize {
-        match self.stage {
-            Stage::Grow => self.grow(nodes, work),
+    ///
+    /// # Errors
+    /// Memory that the host does not have.
+    pub(super) fn advance(&mut self, nodes: &mut [Item], work: usize, threads: usize) -> Result<usize, Error> {
+        Ok(match self.stage {
+            Stage::Grow => self.grow(nodes, work)?,
             Stage::Link => self.link(nodes, work),
             Stage::Collect => self.collect(nodes, work),
             Stage::Search => self.search(nodes, work, threads),
             Stage::Apply => self.apply(nodes, work),
             Stage::Free => self.free(),
-        }
+        })
     }
 
-    fn grow(&mut self, nodes: &[Item], work: usize) -> usize {
+    fn grow(&mut self, nodes: &[Item], work: usize) -> Result<usize, Error> {
         if nodes.len() < 3 {
             self.stage = Stage::Free;
-            return 1;
+            return Ok(1);
         }
         let pairs = nodes.len() / 2;
         if self.parents.capacity() < pairs {
-            self.parents.reserve_exact(pairs);
-            self.touched.reserve_exact(nodes.len().div_ceil(64));
+            let triangles = pairs as u32 + 1;
+            self.parents = memory::reserve(pairs, "parents", triangles)?;
+            self.touched = memory::reserve(nodes.len().div_ceil(64), "marks", triangles)?;
             self.bins = vec![0; BINS];
         }
         let to = pairs.min(self.parents.len() + 16 * work);
         self.parents.resize(to, 0);
-        self.touched.resize((2 * to).div_ceil(64) + 1, 0);
+        self.touched.resize((2 * to + 1).div_ceil(64), 0);
         if to == pairs {
             self.stage = Stage::Link;
             self.at = nodes.len();
             self.scale = nodes[0].bounds().unit_scale();
         }
-        work
+        Ok(work)
     }
 
     /// Tells pairs their parents and inner nodes their heights, from the last node to the first: children are behind
@@ -204,7 +208,7 @@ impl Improver {
         let mut done = 0;
         let moves = &mut self.moves;
         let mut note = |found: Found| {
-            done += found.looks + 1;
+            done += found.work;
             if found.best.gain > 0.0 {
                 moves.push(found.best);
             }
@@ -218,7 +222,7 @@ impl Improver {
             let mut seen = 0;
             while self.at < end && seen < work {
                 let found = seek(self.candidates[self.at]);
-                seen += found.looks;
+                seen += found.work;
                 note(found);
                 self.at += 1;
             }
@@ -333,8 +337,13 @@ impl Improver {
     }
 
     fn free(&mut self) -> usize {
-        let done = super::memory::free_piece(&mut self.parents) && super::memory::free_piece(&mut self.touched);
-        usize::from(!done)
+        let (parents, touched) = self.arrays();
+        usize::from(!(memory::free_piece(parents) && memory::free_piece(touched)))
+    }
+
+    /// What it holds for each node, to be freed in pieces; the other lists are a hundredth of that.
+    pub(super) fn arrays(&mut self) -> (&mut Vec<u32>, &mut Vec<u64>) {
+        (&mut self.parents, &mut self.touched)
     }
 }
 
@@ -378,7 +387,7 @@ fn find(nodes: &[Item], parents: &[u32], scale: f32, node: u32) -> Found {
     let own = bounds.area(scale);
     let parent = parents[pair_of(node)];
     let mut best = Move { node, to: 0, gain: 0.0 };
-    let mut looks = 0;
+    let (mut looks, mut climbed) = (0, 1);
     let mut stack = [(0u32, 0f32); 2 * MAX_DEPTH as usize + 2];
     // What is left of the one over the place at hand once the node is out, and what that saves.
     let mut left = nodes[sibling_of(node) as usize].bounds();
@@ -418,11 +427,12 @@ fn find(nodes: &[Item], parents: &[u32], scale: f32, node: u32) -> Found {
         if pivot == 0 || looks >= LOOKS {
             break;
         }
+        climbed += 1;
         beside = sibling_of(pivot);
         pivot = parents[pair_of(pivot)];
     }
     if best.to == 0 {
         best.gain = 0.0;
     }
-    Found { best, looks }
+    Found { best, work: looks + climbed }
 }

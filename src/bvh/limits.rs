@@ -5,8 +5,8 @@ use super::{Instance, MAX_ATTRIBUTES, NODE_BYTES, Options, TRIANGLE_BYTES};
 /// The most triangles a leaf may hold; larger options mean this.
 pub const MAX_LEAF: u32 = 8;
 
-/// The most triangles of one build, whatever the device has: node words keep a bit for the leaf's tag.
-pub const MAX_TRIANGLES: u64 = (1 << 31) - 1;
+/// The most triangles of one build, whatever the device has: those of [`Limits::ADDRESSABLE`].
+pub const MAX_TRIANGLES: u64 = Limits::ADDRESSABLE.max_triangle_bytes / TRIANGLE_BYTES;
 
 /// How large the two buffers may become, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +42,6 @@ pub enum Error {
         instance: usize,
         /// How many it has.
         given: usize,
-    },
-    /// More triangles than can be numbered.
-    #[error("{triangles} triangles; a hierarchy can have at most {MAX_TRIANGLES}")]
-    Count {
-        /// How many there are.
-        triangles: u64,
     },
     /// Triangles that do not fit their buffer.
     #[error(
@@ -101,10 +95,8 @@ pub(super) fn check(instances: &[Instance], options: &Options, limits: &Limits) 
 }
 
 pub(super) fn check_triangles(triangles: u64, limits: &Limits) -> Result<u32, Error> {
-    if triangles > MAX_TRIANGLES {
-        return Err(Error::Count { triangles });
-    }
-    let (bytes, limit) = (triangles * TRIANGLE_BYTES, limits.max_triangle_bytes.min(1 << 32));
+    let bytes = triangles.saturating_mul(TRIANGLE_BYTES);
+    let limit = limits.max_triangle_bytes.min(Limits::ADDRESSABLE.max_triangle_bytes);
     if bytes > limit {
         return Err(Error::TriangleBytes { triangles, bytes, limit });
     }
@@ -112,6 +104,6 @@ pub(super) fn check_triangles(triangles: u64, limits: &Limits) -> Result<u32, Er
 }
 
 pub(super) fn check_nodes(nodes: u64, limits: &Limits) -> Result<(), Error> {
-    let (bytes, limit) = (nodes * NODE_BYTES, limits.max_node_bytes.min(1 << 32));
+    let (bytes, limit) = (nodes * NODE_BYTES, limits.max_node_bytes.min(Limits::ADDRESSABLE.max_node_bytes));
     if bytes > limit { Err(Error::NodeBytes { nodes, bytes, limit }) } else { Ok(()) }
 }

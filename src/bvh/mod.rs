@@ -33,8 +33,8 @@
 //! # Triangles that are nowhere
 //! Each triangle of the input is in the output, in one leaf. One with a corner in the world which is not finite, or
 //! has a coordinate past 5e37, has all three corners stored at its first good corner, or at the origin if it has
-//! none: no ray hits it, no box suffers from it, and no shader sees a number that is not one. Normals without a
-//! direction (zero, or not finite) are stored as zero. Texture coordinates and attributes are stored as given.
+//! none: no ray hits it, and no box suffers from it. Normals without a direction (zero, or not finite) are stored as
+//! zero. Texture coordinates and attributes are stored as given, numbers or not.
 //!
 //! # Does not
 //! Split triangles, weld vertices, refit, or look at meshes after the build.
@@ -60,7 +60,7 @@ use crate::mesh::Mesh;
 use boxes::Item;
 use build::{Builder, SPLIT_LEAF};
 use flatten::{Collapse, Flattener};
-use gather::{Cursor, Extent, Placed};
+use gather::{Cursor, Extent, Instances, Placed};
 use improve::Improver;
 use pack::NodePacker;
 use smallvec::SmallVec;
@@ -230,7 +230,7 @@ pub struct Build {
     /// Triangles in the leaves that splitting makes.
     split_leaf: usize,
     triangles: u32,
-    instances: Vec<Placed>,
+    instances: Instances,
     cursor: Cursor,
     extent: Extent,
     items: Vec<Item>,
@@ -272,7 +272,8 @@ impl Build {
             placed
         };
         // Instances without triangles would share their number with the next one.
-        let instances = instances.into_iter().filter(|i| !i.mesh.indices().is_empty()).map(place).collect();
+        let instances = instances.into_iter().filter(|i| !i.mesh.indices().is_empty()).map(place);
+        let instances = Instances::new(instances.collect());
         Ok(Self {
             stage: Stage::Gather,
             failure: None,
@@ -394,7 +395,7 @@ impl Build {
                 .free(Stage::PackTriangles, |b| memory::free_piece(&mut b.nodes) && memory::free_piece(&mut b.places)),
             Stage::PackTriangles => return Ok(self.pack_triangles(sink)),
             Stage::FreeTriangles => {
-                self.free(Stage::Ready, |b| memory::free_piece(&mut b.sequence) && free_instances(&mut b.instances))
+                self.free(Stage::Ready, |b| memory::free_piece(&mut b.sequence) && b.instances.free_piece())
             }
             Stage::Ready => return Ok(Unit::Ready),
         };
@@ -460,7 +461,7 @@ impl Build {
     }
 
     fn improve(&mut self, threads: usize) -> Result<usize, Error> {
-        let work = self.improver.advance(&mut self.nodes, UNIT / 2, threads);
+        let work = self.improver.advance(&mut self.nodes, UNIT / 2, threads)?;
         if work == 0 {
             self.begin_number()?;
         }
@@ -546,8 +547,10 @@ impl Build {
     /// takes about 3 ms for a million triangles.
     #[must_use]
     pub fn cancel(mut self) -> Remains {
+        let (parents, touched) = self.improver.arrays();
         Remains {
-            words: [&mut self.order, &mut self.places, &mut self.sequence].map(std::mem::take),
+            words: [&mut self.order, &mut self.places, &mut self.sequence, parents].map(std::mem::take),
+            marks: std::mem::take(touched),
             items: [&mut self.items, &mut self.nodes].map(std::mem::take),
             instances: std::mem::take(&mut self.instances),
         }
@@ -557,30 +560,26 @@ impl Build {
 /// What is left of a cancelled build.
 #[derive(Debug)]
 pub struct Remains {
-    words: [Vec<u32>; 3],
+    words: [Vec<u32>; 4],
+    marks: Vec<u64>,
     items: [Vec<Item>; 2],
-    instances: Vec<Placed>,
+    instances: Instances,
 }
 
 impl Remains {
-    /// Frees until the budget of wall time is used up, at least one piece of about 0.1 ms; true once all is gone. A
-    /// mesh that nobody else holds is one piece.
+    /// Frees until the budget of wall time is used up, at least one piece of about 0.1 ms; true once all is gone.
     pub fn step(&mut self, budget: Duration) -> bool {
         let start = Instant::now();
         loop {
             let gone = self.words.iter_mut().all(memory::free_piece)
+                && memory::free_piece(&mut self.marks)
                 && self.items.iter_mut().all(memory::free_piece)
-                && free_instances(&mut self.instances);
+                && self.instances.free_piece();
             if gone || start.elapsed() >= budget {
                 return gone;
             }
         }
     }
-}
-
-fn free_instances(instances: &mut Vec<Placed>) -> bool {
-    instances.truncate(instances.len().saturating_sub(256));
-    instances.is_empty()
 }
 
 /// A block of whole records, at least one.

@@ -29,12 +29,7 @@ pub(super) fn in_order<J, T: Send>(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(work);
-        }
-        work();
-    });
+    on_threads(threads, &work);
     drain(&mut lock(&desk), &made);
 }
 
@@ -52,6 +47,14 @@ pub(super) fn spread<T: Send>(threads: usize, first: Vec<T>, each: impl Fn(T, &m
         tasks: VecDeque<T>,
         busy: usize,
     }
+    /// Says that a thread is done with its task, panicking or not: the others wait for that.
+    struct Done<'a, T>(&'a Mutex<Queue<T>>, &'a Condvar);
+    impl<T> Drop for Done<'_, T> {
+        fn drop(&mut self) {
+            lock(self.0).busy -= 1;
+            self.1.notify_all();
+        }
+    }
     let queue = Mutex::new(Queue { tasks: first.into(), busy: 0 });
     let change = Condvar::new();
     let work = || {
@@ -61,11 +64,11 @@ pub(super) fn spread<T: Send>(threads: usize, first: Vec<T>, each: impl Fn(T, &m
             if let Some(task) = held.tasks.pop_front() {
                 held.busy += 1;
                 drop(held);
+                let done = Done(&queue, &change);
                 each(task, &mut made);
+                lock(&queue).tasks.extend(made.drain(..));
+                drop(done);
                 held = lock(&queue);
-                held.busy -= 1;
-                held.tasks.extend(made.drain(..));
-                change.notify_all();
             } else if held.busy > 0 {
                 held = change.wait(held).unwrap_or_else(PoisonError::into_inner);
             } else {
@@ -73,9 +76,16 @@ pub(super) fn spread<T: Send>(threads: usize, first: Vec<T>, each: impl Fn(T, &m
             }
         }
     };
+    on_threads(threads, &work);
+}
+
+/// Does the same on this thread and on as many more as the system has to give: all work is done without them too.
+fn on_threads(threads: usize, work: &(impl Fn() + Sync)) {
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(work);
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         work();
     });

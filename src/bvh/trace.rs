@@ -137,6 +137,10 @@ impl<'a> View<'a> {
             let [first, second] = words;
             if second & LEAF == 0 {
                 let (Some(left), Some(right)) = (self.node(first), self.node(second)) else { return best };
+                // No build writes children in front of their parents, and a walk over such would not end.
+                if [left, right].iter().any(|n| n.words[1] & LEAF == 0 && n.words[0] <= first) {
+                    return best;
+                }
                 match [reach(&ray, left), reach(&ray, right)] {
                     [Some(a), Some(b)] => {
                         let (nearer, farther) = if b < a { (right, (left, a)) } else { (left, (right, b)) };
@@ -215,7 +219,7 @@ fn stretch(ray: &Ray, inverse: [f32; 3], low: [f32; 3], high: [f32; 3], [mut ent
 }
 
 /// How much farther boxes reach, for their distance.
-const SLACK: f32 = 1e-6;
+pub(super) const SLACK: f32 = 1e-6;
 
 #[inline]
 fn larger(a: f32, b: f32) -> f32 {
@@ -229,19 +233,31 @@ fn smaller(a: f32, b: f32) -> f32 {
 
 /// Distance and weights where a ray meets a triangle, after Möller and Trumbore 1997; both sides count. `inverse` is
 /// 1 over each coordinate of its direction.
+///
+/// Triangles from 1e-30 to 1e37 across are met, as seen from up to about 1e18 times their size away along directions
+/// whose length is not itself at an end of that range.
 #[must_use]
 pub fn intersect(ray: &Ray, inverse: [f32; 3], [a, b, c]: [[f32; 3]; 3]) -> Option<[f32; 3]> {
     let (ab, ac) = (sub(b, a), sub(c, a));
+    // Products of three lengths leave the range of floats where single ones do not, so they are counted in a power of
+    // two near the triangle's size. That rounds nothing.
+    let [unit, part] = power_near([ab, ac].as_flattened().iter().fold(0.0, |most, x| larger(most, x.abs())));
+    let (ab, ac) = (ab.map(|x| x * part), ac.map(|x| x * part));
+    let from = sub(ray.origin, a).map(|x| x * part);
     let p = cross(ray.direction, ac);
     let determinant = dot(ab, p);
     let scale = 1.0 / determinant;
-    let from = sub(ray.origin, a);
     let u = dot(from, p) * scale;
     let q = cross(from, ab);
     let v = dot(ray.direction, q) * scale;
-    let distance = dot(ac, q) * scale;
+    let distance = dot(ac, q) * scale * unit;
     // An overflown determinant has an inverse of 0, and places every corner at the origin.
-    let inside = u >= 0.0 && v >= 0.0 && u + v <= 1.0 && scale != 0.0 && distance.abs() <= f32::MAX;
+    let inside = u >= 0.0
+        && v >= 0.0
+        && u + v <= 1.0
+        && determinant.abs() > 0.0
+        && scale.abs() > 0.0
+        && distance.abs() <= f32::MAX;
     if !inside {
         return None;
     }
@@ -249,6 +265,12 @@ pub fn intersect(ray: &Ray, inverse: [f32; 3], [a, b, c]: [[f32; 3]; 3]) -> Opti
     let [entry, exit] = stretch(ray, inverse, corner(smaller), corner(larger), [-f32::MAX, f32::MAX]);
     let distance = smaller(larger(distance, entry), exit);
     (entry <= exit && distance > ray.near && distance < ray.far).then_some([distance, u, v])
+}
+
+/// The power of two at or below a length, and its inverse, as far as both are normal numbers.
+fn power_near(length: f32) -> [f32; 2] {
+    let power = (length.to_bits() & 0x7f80_0000).clamp(1 << 23, 253 << 23);
+    [power, (254 << 23) - power].map(f32::from_bits)
 }
 
 fn sub(a: [f32; 3], b: [f32; 3]) -> [f32; 3] {

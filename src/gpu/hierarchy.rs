@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::record::Limits;
 use crate::registry::{BufferDesc, BufferId};
 use crate::ring::Slice;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A build under way. Ids count up and are never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,8 +61,15 @@ impl Builds {
 
     /// Frees some of what cancelled builds held: once a frame.
     pub fn tidy(&mut self) {
-        if self.remains.last_mut().is_some_and(|remains| remains.step(TIDY)) {
+        let start = Instant::now();
+        while let Some(remains) = self.remains.last_mut() {
+            if !remains.step(TIDY.saturating_sub(start.elapsed())) {
+                break;
+            }
             self.remains.pop();
+            if start.elapsed() >= TIDY {
+                break;
+            }
         }
     }
 }
@@ -126,10 +133,14 @@ impl Gpu {
         }
     }
 
-    /// Hands a built hierarchy over and ends the build.
+    /// Hands a built hierarchy over and ends the build. Until then its buffers answer to no name.
+    ///
+    /// The last bytes are in the frame being recorded. Should that frame not reach the device, [`Gpu::end_frame`] says
+    /// so and the buffers hold no hierarchy.
     ///
     /// # Errors
-    /// [`Error::Unknown`]; [`Error::Argument`] while there is work left; the build stays.
+    /// [`Error::Unknown`]; [`Error::Argument`] while there is work left, and for a build of which a part was lost with
+    /// its frame. The build stays.
     pub fn finish_bvh(&mut self, id: BvhId) -> Result<Hierarchy> {
         let at = self.builds.at(id)?;
         let Entry { build, target, .. } = &self.builds.entries[at];
@@ -144,6 +155,9 @@ impl Gpu {
             return Err(lost());
         }
         self.builds.entries.remove(at);
+        for buffer in [nodes, triangles] {
+            self.recorder.hand_over(buffer);
+        }
         Ok(Hierarchy { nodes, triangles, node_count, triangle_count: sizes.triangles })
     }
 
@@ -167,6 +181,9 @@ impl Gpu {
 
     /// Builds a hierarchy at once, on as many threads as given. The bytes are those that slices come to.
     ///
+    /// All of them wait in this frame's upload memory, about 350 bytes a triangle until the device is done with it;
+    /// slices need that for the bytes of a frame alone.
+    ///
     /// # Errors
     /// As [`Gpu::begin_bvh`] and [`Gpu::step_bvh`]; nothing is left behind.
     pub fn build_bvh(&mut self, instances: Vec<Instance>, options: bvh::Options, threads: usize) -> Result<Hierarchy> {
@@ -187,12 +204,6 @@ impl Gpu {
                 format!("{given} numbers"),
                 format!("at most {}", bvh::MAX_ATTRIBUTES),
             ),
-            bvh::Error::Count { triangles } => Error::Limit {
-                what: "the number of triangles".to_owned(),
-                given: triangles,
-                limit: bvh::MAX_TRIANGLES,
-                device: device(),
-            },
             bvh::Error::TriangleBytes { triangles, bytes, limit } => Error::Limit {
                 what: format!("the size of {triangles} triangles in bytes"),
                 given: bytes,
@@ -255,9 +266,10 @@ impl Staged<'_> {
                 return Err(error);
             }
         };
-        self.gpu.recorder.will_be_overwritten(nodes);
+        self.gpu.recorder.withhold(nodes);
+        // The buffer of no triangles stays zero.
         if self.sizes.triangles > 0 {
-            self.gpu.recorder.will_be_overwritten(triangles);
+            self.gpu.recorder.withhold(triangles);
         }
         *self.target =
             Target { nodes: Some(nodes), triangles: Some(triangles), lost_frames: self.gpu.builds.lost_frames };

@@ -74,11 +74,16 @@ fn a_build_with_a_lost_frame_fails_and_leaves_nothing() {
         assert!(text.contains("never reached the device"), "{text}");
         assert!(gpu.cancel_bvh(id));
     }
-    // One that began behind the lost frames is whole, and so is the one at once.
+    // One that began behind the lost frames is whole, and so is the one at once. Nobody can name half of a hierarchy.
+    let names = |gpu: &Gpu| gpu.recorder.registry.buffer_names.len();
+    let known = names(&gpu);
     let id = begin(&mut gpu);
     gpu.end_frame().unwrap();
     assert!(gpu.step_bvh(id, Duration::MAX).unwrap());
+    assert_eq!((names(&gpu), gpu.inventory().rows().len()), (known, before + 2));
     let sliced = gpu.finish_bvh(id).unwrap();
+    assert_eq!(names(&gpu), known + 2);
+    assert_eq!(gpu.find_buffer(gpu.buffer_name(sliced.nodes).unwrap()), Some(sliced.nodes));
     let whole = gpu.build_bvh(instances(), Options::default(), 2).unwrap();
     assert_eq!(sliced.node_count, whole.node_count);
     let keys = [sliced.nodes, whole.nodes, sliced.triangles, whole.triangles].map(|id| gpu.read_buffer(id).unwrap());

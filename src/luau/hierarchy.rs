@@ -9,6 +9,7 @@ use super::register::{self, Answer, Entry};
 use crate::bvh::{Attributes, Instance, MAX_ATTRIBUTES, Options};
 use crate::error::Result as GpuResult;
 use crate::gpu::{BvhId, Gpu, Hierarchy};
+use hashbrown::HashSet;
 use mlua::{Function, Lua, Table, UserData, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -74,12 +75,16 @@ const INSTANCES: &str = "an array of { guid, transform, attributes? }";
 const OPTS: &str = "a table { maxLeaf?, budgetMs? }";
 const ID: &str = "a build id, as beginBvh returned it";
 
+/// Absent meshes that are told by name.
+const SHOWN: usize = 8;
+
 /// The instances of a call, or the meshes that are not there.
 fn instances(host: &Host, value: &Value) -> Result<Result<Vec<Instance>, String>, Refusal> {
     let list = table(value, "instances", INSTANCES)?;
     let count = list.raw_len();
     let mut found = Vec::with_capacity(count);
-    let mut absent: Vec<String> = Vec::new();
+    let mut absent = HashSet::new();
+    let mut shown = Vec::new();
     for i in 1..=count {
         let value: Value = list.raw_get(i)?;
         let entry = table(&value, format_args!("instances[{i}]"), "a table { guid, transform, attributes? }")?;
@@ -105,13 +110,18 @@ fn instances(host: &Host, value: &Value) -> Result<Result<Vec<Instance>, String>
                 let attributes = Attributes::from_slice(attributes);
                 found.push(Instance { mesh: Arc::clone(&mesh), transform, attributes });
             }
-            None if absent.contains(&guid) => {}
-            None => absent.push(guid),
+            None => {
+                if shown.len() < SHOWN && !absent.contains(&guid) {
+                    shown.push(format!("\"{guid}\""));
+                }
+                absent.insert(guid);
+            }
         }
     }
-    Ok(match absent.is_empty() {
-        true => Ok(found),
-        false => Err(format!("no mesh is resident as \"{}\"", absent.join("\", \""))),
+    Ok(match absent.len() - shown.len() {
+        _ if absent.is_empty() => Ok(found),
+        0 => Err(format!("no mesh is resident as {}", shown.join(", "))),
+        more => Err(format!("no mesh is resident as {} and {more} more", shown.join(", "))),
     })
 }
 

@@ -40,6 +40,9 @@ pub struct Mesh {
     indices: Vec<[u32; 3]>,
 }
 
+/// See [`Mesh::into_parts`].
+pub(crate) type Parts = (Vec<[f32; 3]>, Vec<[f32; 3]>, Vec<[f32; 2]>, Vec<[u32; 3]>);
+
 /// Why a mesh was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: got {given}; expected {accepted}")]
@@ -132,6 +135,11 @@ impl Mesh {
             }
         }
         if (0..3).any(|axis| low[axis] > high[axis]) { ([0.0; 3], [0.0; 3]) } else { (low, high) }
+    }
+
+    /// Its positions, normals, texture coordinates and indices.
+    pub(crate) fn into_parts(self) -> Parts {
+        (self.positions, self.normals, self.uvs, self.indices)
     }
 
     /// Bytes of the interleaved vertices.

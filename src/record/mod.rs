@@ -153,11 +153,20 @@ impl Recorder {
         check_range(self.buffer(id)?.1.size, offset, bytes)
     }
 
-    /// Spares a new buffer its zeros: the caller writes every byte of it before anything else touches it.
-    pub fn will_be_overwritten(&mut self, id: BufferId) {
+    /// Takes a new buffer's name away until [`Recorder::hand_over`], so that nobody reads or destroys it meanwhile. The
+    /// caller writes every byte of it, which spares it its zeros.
+    pub fn withhold(&mut self, id: BufferId) {
         let Some(buffer) = self.registry.resources.get_mut(id) else { return };
+        self.registry.buffer_names.remove(&buffer.name);
         if std::mem::take(&mut buffer.fresh) {
             self.overwritten.push(id.index());
+        }
+    }
+
+    /// Gives a withheld buffer its name.
+    pub fn hand_over(&mut self, id: BufferId) {
+        if let Some(buffer) = self.registry.resources.get(id) {
+            self.registry.buffer_names.insert(buffer.name.clone(), id);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use super::scenes;
 use super::*;
+use crate::bvh::boxes::{Bounds, Item};
+use crate::bvh::{build as splitting, gather};
 
 #[test]
 fn trees_are_whole() {
@@ -45,4 +47,55 @@ fn each_triangle_is_there_once() {
     let mut seen: Vec<u32> = sink.triangles.chunks_exact(288).map(|t| floats(&t[..4])[0] as u32).collect();
     seen.sort_unstable();
     assert!(seen.into_iter().eq(0..5000));
+}
+
+/// Begun this deep, trees have a few levels left, which only halving keeps to.
+#[test]
+fn runs_that_begin_deep_are_halved() {
+    // Sizes that each plane takes one off.
+    let powers = |count: usize| -> Vec<Item> {
+        (0..count)
+            .map(|i| {
+                let low = glam::Vec4::splat(0.0).with_x(0.5f32.powi(i as i32 % 120));
+                Item::primitive(Bounds { low, high: low * 1.01 }, i as u32)
+            })
+            .collect()
+    };
+    let depth_of = |nodes: &[Item]| {
+        let (mut most, mut stack) = (0, vec![(0usize, 0u32)]);
+        while let Some((node, depth)) = stack.pop() {
+            most = most.max(depth);
+            if !nodes[node].is_leaf() {
+                let child = nodes[node].low_word() as usize;
+                stack.extend([(child, depth + 1), (child + 1, depth + 1)]);
+            }
+        }
+        most
+    };
+    for (count, begun) in [(60, 58), (110, 57), (2000, 53)] {
+        let mut items = powers(count);
+        let mut nodes = vec![Item::new(items.iter().fold(Bounds::EMPTY, |all, i| all.union(i.bounds())), 0, 0)];
+        let mut tree = splitting::ShortTree::default();
+        tree.begin(count, 0, begun);
+        tree.advance(&mut items, 0, &mut nodes, 1, usize::MAX);
+        let depth = begun + depth_of(&nodes);
+        assert!(depth <= MAX_DEPTH, "{count} from {begun}: {depth}");
+        // Without the bound they would have gone deeper, or the test shows nothing.
+        let mut free = vec![nodes[0]];
+        tree.begin(count, 0, 0);
+        tree.advance(&mut powers(count), 0, &mut free, 1, usize::MAX);
+        let depth = begun + depth_of(&free);
+        assert!(depth > MAX_DEPTH, "{count} from {begun}: {depth} anyway");
+    }
+    // A long run is cut in halves too.
+    let mut items = powers(10_000);
+    let extent = gather::Extent { bounds: Bounds::EMPTY, centres: Bounds::EMPTY };
+    let run = |depth| splitting::Run { from: 0, to: items.len(), node: 0, depth, extent };
+    let mut split = splitting::LongSplit::new(run(50));
+    let halves = loop {
+        if let Some(halves) = split.advance(&mut items, 4096) {
+            break halves;
+        }
+    };
+    assert_eq!(halves.map(|half| (half.from, half.to, half.depth)), [(0, 5000, 51), (5000, 10_000, 51)]);
 }
